@@ -1,0 +1,107 @@
+"""Configuration: the only module that reads the environment.
+
+    TILEWRIGHT_BACKEND       llvm (default) or interpreter
+    TILEWRIGHT_NUM_THREADS   worker threads of a parallel kernel (default: the process's cores)
+    TILEWRIGHT_DEBUG         1..6: print launches, graphs, schedules, Programs, source, assembly
+    TILEWRIGHT_CACHE_DIR     where compiled kernels and records are kept
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of everything that compiles or runs; keys of caches derive from it.
+
+    observer   is called with a `plan.debug.Ran` after every launch of plans made while it is set
+    """
+
+    backend: str = "llvm"
+    threads: int = 1
+    debug: int = 0
+    cache_dir: Path = Path()
+    observer: Callable[[Any], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"config: cannot use {self.threads} threads (at least 1)")
+
+
+def _number(name: str, default: int, least: int) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise ValueError(f"config: cannot read {name}={text!r} (an integer >= {least} is needed)")
+    return value
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
+def from_environment() -> Config:
+    """Return the configuration that the environment asks for."""
+    directory = os.environ.get("TILEWRIGHT_CACHE_DIR", "").strip()
+    return Config(
+        backend=os.environ.get("TILEWRIGHT_BACKEND", "").strip() or "llvm",
+        threads=_number("TILEWRIGHT_NUM_THREADS", _cores(), 1),
+        debug=_number("TILEWRIGHT_DEBUG", 0, 0),
+        cache_dir=Path(directory or platformdirs.user_cache_dir("tilewright")),
+    )
+
+
+class _Default:
+    """The process-wide configuration, under any that a `using` block has set."""
+
+    value = from_environment()
+
+
+_current: ContextVar[Config | None] = ContextVar("tilewright_config", default=None)
+
+
+def current() -> Config:
+    """Return the configuration in force here."""
+    return _current.get() or _Default.value
+
+
+@contextmanager
+def using(**changes: object) -> Iterator[Config]:
+    """Change options within a block: ``with tw.using(threads=2, backend="interpreter"):``."""
+    token = _current.set(replace(current(), **changes))  # type: ignore[arg-type]
+    try:
+        yield current()
+    finally:
+        _current.reset(token)
+
+
+def set_num_threads(threads: int) -> None:
+    """Set how many worker threads share a parallel kernel, for the whole process."""
+    _Default.value = replace(_Default.value, threads=int(threads))
+
+
+def set_observer(observer: Callable[[Any], None] | None) -> None:
+    """Report every launch of plans compiled from now on to `observer`, for the whole process."""
+    _Default.value = replace(_Default.value, observer=observer)
+
+
+def get_num_threads() -> int:
+    """Return how many worker threads share a parallel kernel."""
+    return current().threads
