@@ -1,0 +1,318 @@
+"""The Nest: a kernel's stages placed in one tree of loops.
+
+    Nest  := kernel; splits {axis: factor}; merges {axis: (outer, inner)}; copies; tree
+    Tree  := Loop name kind Tree* | Leaf stage
+    kind  := serial | parallel | vectorize | interleave | unroll | block | thread | lane
+
+Names are deterministic. A loop over a kernel axis that several stages share has the axis' name,
+``i0``; a loop of one stage alone is ``s2:i1``; `Split` makes ``i0.0`` (outer) and ``i0.1``, `Merge`
+makes ``i0*i1``. A copy stage is ``s0:b.copy`` and its loops ``s0:b.copy:k0.1``. The innermost loops
+of a stage may be a *band*: vectorised and interleaved loops, whose iterations are copies in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tilewright.errors import Illegal
+from tilewright.kernel import Kernel, Stage
+from tilewright.kernel.value import Value, postorder
+
+BAND = ("vectorize", "interleave")
+KINDS = ("serial", "parallel", "unroll", *BAND, "block", "thread", "lane")
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A stage, or a copy stage, at its place in the tree."""
+
+    stage: str
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop with its body, outermost item first."""
+
+    name: str
+    body: tuple[Loop | Leaf, ...]
+    kind: str = "serial"
+
+
+Item = Loop | Leaf
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy stage: an operand of a stage laid out anew in scratch, indexed by `layout` loops."""
+
+    name: str
+    stage: str
+    operand: str
+    layout: tuple[str, ...]
+    space: str
+
+
+@dataclass(frozen=True)
+class Nest:
+    """How a kernel runs; immutable, actions return new ones."""
+
+    kernel: Kernel
+    body: tuple[Item, ...]
+    splits: tuple[tuple[str, int], ...] = ()
+    merges: tuple[tuple[str, str, str], ...] = ()
+    copies: tuple[Copy, ...] = ()
+    partitions: tuple[tuple[str, int], ...] = ()
+    streams: tuple[str, ...] = ()
+
+    @cached_property
+    def factor(self) -> dict[str, int]:
+        """Return the inner extent of every split loop."""
+        return dict(self.splits)
+
+    @cached_property
+    def merged(self) -> dict[str, tuple[str, str]]:
+        """Return (outer, inner) of every merged loop."""
+        return {name: (outer, inner) for name, outer, inner in self.merges}
+
+    @cached_property
+    def copy(self) -> dict[str, Copy]:
+        return {c.name: c for c in self.copies}
+
+    @cached_property
+    def paths(self) -> dict[str, tuple[Loop, ...]]:
+        """Return the loops around every loop (itself last) and around every leaf."""
+        found: dict[str, tuple[Loop, ...]] = {}
+        stack: list[tuple[Item, tuple[Loop, ...]]] = [(item, ()) for item in reversed(self.body)]
+        while stack:
+            item, path = stack.pop()
+            if isinstance(item, Leaf):
+                found[item.stage] = path
+            else:
+                found[item.name] = (*path, item)
+                stack += [(inner, (*path, item)) for inner in reversed(item.body)]
+        return found
+
+    def loop(self, name: str, action: str) -> Loop:
+        """Return the loop called `name`. Raises Illegal, naming the action, if there is none."""
+        path = self.paths.get(name, ())
+        if not path or path[-1].name != name:
+            loops = " ".join(n for n, p in self.paths.items() if p and p[-1].name == n)
+            raise Illegal(f"{action}: cannot find loop {name} (loops: {loops})")
+        return path[-1]
+
+    def stage_of(self, leaf: str) -> Stage:
+        """Return the kernel stage that a leaf computes, or whose operand a copy leaf copies."""
+        return self.kernel.stage[self.copy[leaf].stage if leaf in self.copy else leaf]
+
+    def role(self, loop: str, leaf: str) -> str:
+        """Return what a loop is to a leaf: free, reduce, carry or absent."""
+        if leaf in self.copy:
+            return "free"
+        roles = self.stage_of(leaf).role
+        found = {roles.get(axis, "absent") for axis in self.axes_of(loop)}
+        for role in ("carry", "reduce", "free"):
+            if role in found:
+                return role
+        return "absent"
+
+    def axes_of(self, loop: str) -> tuple[str, ...]:
+        """Return the kernel axes that a loop walks (several after a merge)."""
+        axes: list[str] = []
+        for part in loop.split(":")[-1].split("*"):
+            axes.append(part.split(".")[0])
+        return tuple(dict.fromkeys(axes))
+
+    def with_body(self, body: tuple[Item, ...], **changes) -> Nest:
+        return replace(self, body=body, **changes)
+
+    def rebuild(self, name: str, make: Callable[[Loop], tuple[Item, ...]]) -> tuple[Item, ...]:
+        """Return the tree with the loop `name` replaced by `make(loop)`."""
+        def walk(items: tuple[Item, ...]) -> tuple[Item, ...]:
+            out: list[Item] = []
+            for item in items:
+                if isinstance(item, Leaf):
+                    out.append(item)
+                elif item.name == name:
+                    out += make(item)
+                else:
+                    out.append(replace(item, body=walk(item.body)))
+            return tuple(out)
+        return walk(self.body)
+
+    def __str__(self) -> str:
+        return print_nest(self)
+
+
+def leaves(items: tuple[Item, ...]) -> Iterator[str]:
+    """Yield the names of the leaves beneath, in order."""
+    for item in items:
+        if isinstance(item, Leaf):
+            yield item.stage
+        else:
+            yield from leaves(item.body)
+
+
+def is_band(loop: Loop) -> bool:
+    """Return whether the loop and all loops within are band loops over one leaf."""
+    item: Item = loop
+    while isinstance(item, Loop):
+        if item.kind not in BAND or len(item.body) != 1:
+            return False
+        item = item.body[0]
+    return True
+
+
+def operands(stage: Stage) -> dict[str, Value]:
+    """Return the operands of a stage that `Copy` can name: a, b, ..
+
+    For a contraction these are the two factors, whole expressions; elsewhere every distinct load.
+    """
+    if stage.is_contraction:
+        factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
+        return dict(zip("ab", factors))
+    loads = [v for v in postorder(stage.roots()) if v.op == "load"]
+    return {chr(ord("a") + i): v for i, v in enumerate(loads[:26])}
+
+
+def start(kernel: Kernel) -> Nest:
+    """Return the plain nest: one chain of serial loops per stage, shared where stages allow it.
+
+    Connected stages share, outermost, the axes that are free in all of them and along which they
+    hand over scratch element by element.
+    """
+    groups = _connected(kernel)
+    body: list[Item] = []
+    single = len(kernel.stages) == 1
+    for group in groups:
+        shared = [] if len(group) == 1 else _shared_axes(kernel, group)
+        inner: list[Item] = []
+        for stage in group:
+            prefix = "" if single else f"{stage.name}:"
+            names = [prefix + a for a in stage.axes() if a not in shared]
+            inner += chain(names, (Leaf(stage.name),))
+        body += chain(shared, tuple(inner))
+    return Nest(kernel, tuple(body))
+
+
+def chain(names: list[str] | tuple[str, ...], body: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return serial loops around `body`, outermost name first."""
+    for name in reversed(names):
+        body = (Loop(name, body),)
+    return body
+
+
+def _connected(kernel: Kernel) -> list[list[Stage]]:
+    """Return groups of stages that follow one another through scratch, in kernel order.
+
+    Stages that only write the same output (pieces of a concat, the steps of a scatter) stay apart.
+    """
+    groups: list[list[Stage]] = []
+    writer: dict[str, int] = {}
+    for stage in kernel.stages:
+        reads = {v.data[0] for v in postorder(stage.roots()) if v.op == "load"}
+        linked = sorted({writer[r] for r in reads if r in writer})
+        if linked and _shared_axes(kernel, [s for g in linked for s in groups[g]] + [stage]):
+            target = linked[0]
+            for g in linked[1:]:
+                groups[target] += groups[g]
+                groups[g] = []
+                writer = {b: target if w == g else w for b, w in writer.items()}
+            groups[target].append(stage)
+        else:
+            target = len(groups)
+            groups.append([stage])
+        for store in stage.stores:
+            writer[store.buffer] = target
+    order = {s.name: i for i, s in enumerate(kernel.stages)}
+    found = [sorted(g, key=lambda s: order[s.name]) for g in groups if g]
+    return sorted(found, key=lambda g: order[g[-1].name])
+
+
+def _shared_axes(kernel: Kernel, stages: list[Stage]) -> list[str]:
+    """Return the axes free in every stage, handed over element by element."""
+    return [a.name for a in kernel.axes
+            if all(s.role.get(a.name) == "free" for s in stages)
+            and aligned(kernel, stages, a.name)]
+
+
+def aligned(kernel: Kernel, stages: list[Stage], axis: str) -> bool:
+    """Return whether every buffer passed between `stages` is written and read at [.., axis, ..].
+
+    Then iteration v of a shared loop over `axis` touches only what iteration v wrote.
+    """
+    symbol = kernel.axis[axis].sym
+    written: dict[str, set[int]] = {}
+    for stage in stages:
+        for value in postorder(stage.roots()):
+            if value.op == "load" and value.data[0] in written:
+                if not written[value.data[0]] & _dims_of(value.data[1], symbol):
+                    return False
+        for store in stage.stores:
+            if kernel.buffer[store.buffer].kind == "output" and store.buffer in written:
+                return False
+            dims = _dims_of(store.index, symbol)
+            written[store.buffer] = written.get(store.buffer, dims) & dims
+    return True
+
+
+def _dims_of(where, symbol) -> set[int]:
+    """Return the dimensions whose index is exactly the symbol."""
+    return {d for d, e in enumerate(where)
+            if len(e.terms) == 1 and e.terms[0] == (symbol, 1) and not e.const} \
+        or (set(range(len(where))) if symbol.hi == 0 else set())
+
+
+def print_nest(nest: Nest) -> str:
+    """Return the canonical text: what the search compares nests by."""
+    lines: list[str] = []
+    for copy in nest.copies:
+        lines.append(f"{copy.name} [{', '.join(copy.layout)}] in {copy.space}")
+    for axis, point in nest.partitions:
+        lines.append(f"partition {axis} at {point}")
+    lines += [f"stream {buffer}" for buffer in nest.streams]
+    stack: list[tuple[Item, int]] = [(item, 0) for item in reversed(nest.body)]
+    while stack:
+        item, depth = stack.pop()
+        if isinstance(item, Leaf):
+            lines.append("  " * depth + item.stage)
+        else:
+            kind = "" if item.kind == "serial" else f" {item.kind}"
+            lines.append("  " * depth + f"for {item.name} in {_extent_text(nest, item.name)}{kind}")
+            stack += [(inner, depth + 1) for inner in reversed(item.body)]
+    return "\n".join(lines)
+
+
+def _extent_text(nest: Nest, name: str) -> str:
+    ragged = ""
+    if name.endswith(".0"):
+        factor = split_factor(nest, name[:-2])
+        if factor and nominal(nest, name[:-2]) % factor:
+            ragged = " ragged"
+    return f"{nominal(nest, name)}{ragged}"
+
+
+def split_factor(nest: Nest, name: str) -> int:
+    """Return the factor by which a loop was split, 0 if it was not.
+
+    A loop of one stage or copy follows the split of the loop that it was made from.
+    """
+    while name not in nest.factor:
+        if ":" not in name:
+            return 0
+        name = name.split(":", 1)[1]
+    return nest.factor[name]
+
+
+def nominal(nest: Nest, name: str) -> int:
+    """Return the greatest extent of a loop, by its name."""
+    if name in nest.merged:
+        outer, inner = nest.merged[name]
+        return nominal(nest, outer) * nominal(nest, inner)
+    if name.endswith((".0", ".1")) and name[:-2] in nest.factor:
+        size, factor = nominal(nest, name[:-2]), nest.factor[name[:-2]]
+        return -(-size // factor) if name.endswith(".0") else min(factor, max(size, 1))
+    if ":" in name:
+        return nominal(nest, name.split(":", 1)[1])
+    return int(nest.kernel.axis[name].extent)

@@ -1,0 +1,257 @@
+"""The `contraction` sketch: register tiles, cache blocks, packing.
+
+A sum of products over axes of three kinds: rows (free, in one factor), columns (free, in the other,
+among them the vector axis), batch (free in both). A tile of `rows` x `vectors` accumulators stays in
+registers over all reduce steps; each step loads one vector of the column factor per vector and one
+scalar of the row factor per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.actions.access import Access, accesses, loads_of, symbols_of
+from tilewright.actions.copy import Copy
+from tilewright.actions.sketches.draft import Draft
+from tilewright.kernel import Stage
+from tilewright.limits import Limits
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The parts of a contraction: which factor has the columns, and every axis by kind."""
+
+    columns: str  # operand letter of the factor that is read by vectors
+    vector: str
+    row: str
+    other_rows: tuple[str, ...]
+    other_columns: tuple[str, ...]
+    batch: tuple[str, ...]
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Parameters: rows and vectors of the register tile, columns and steps of a cache block."""
+
+    rows: int
+    vectors: int
+    block: int
+    steps: int
+    pack: bool
+
+
+def analyse(draft: Draft, stage: Stage, loops: dict[str, str]) -> Shape | None:
+    """Return the contraction's parts, None where it has no tile of rows and columns."""
+    if not stage.is_contraction:
+        return None
+    assert stage.state is not None
+    factors = stage.state.update[0].args[1].args
+    used = [symbols_of(f) for f in factors]
+    free = [a for a in stage.axes("free") if a in loops and draft.size(loops[a]) > 1]
+    _, stores = accesses(draft.kernel, stage)
+    sided = [a for a in free if (a in used[0]) != (a in used[1])]
+    unit = [a for a in sided if any(s.stride(a) == 1 for s in stores)]
+    vector = unit[-1] if unit else _loaded_by_vectors(draft, factors, sided)
+    if vector is None or stage.lets:
+        return None
+    columns = 0 if vector in used[0] else 1
+    rows = [a for a in sided if a not in used[columns]]
+    if not rows:
+        return None
+    row = max(rows, key=lambda a: draft.size(loops[a]))
+    return Shape("ab"[columns], vector, row,
+                 tuple(a for a in rows if a != row),
+                 tuple(a for a in sided if a in used[columns] and a != vector),
+                 tuple(a for a in free if a in used[0] and a in used[1]),
+                 stage.axes("reduce"))
+
+
+def _loaded_by_vectors(draft: Draft, factors, sided: list[str]) -> str | None:
+    for axis in reversed(sided):
+        if any(x.stride(axis) == 1 for f in factors for x in loads_of(draft.kernel, f)):
+            return axis
+    return sided[-1] if sided else None
+
+
+def default_tile(draft: Draft, stage: Stage, shape: Shape, loops: dict[str, str],
+                 limits: Limits) -> Tile:
+    """Return the parameters of a small model: fill the registers, waste little, fit the caches."""
+    itemsize = stage.state.init[0].dtype.itemsize  # type: ignore[union-attr]
+    lanes = limits.lanes(itemsize)
+    m, n = draft.size(loops[shape.row]), draft.size(loops[shape.vector])
+    depth = 1
+    for a in shape.steps:
+        depth *= draft.size(loops[a])
+    best, rows, vectors = 0.0, 1, 1
+    for v in range(1, 5):
+        for r in range(1, min(m, 16) + 1):
+            if r * v + v + 1 > limits.registers or (v > 1 and (v - 1) * lanes >= n):
+                continue
+            value = _efficiency(r, v, m, n, lanes)
+            if value > best * 1.01:
+                best, rows, vectors = value, r, v
+    panel = vectors * lanes
+    # a block of packed columns takes half of L2, its rows stream past it
+    block = max(1, min(limits.l2 // 2 // (min(depth, 512) * itemsize) // panel, 4)) * panel
+    steps = depth if depth * block * itemsize <= limits.l2 or len(shape.steps) > 1 else 512
+    pack = _pays_to_pack(draft, stage, shape, m // max(rows, 1))
+    return Tile(rows, vectors, min(block, n), min(steps, max(depth, 1)), pack)
+
+
+def _efficiency(r: int, v: int, m: int, n: int, lanes: int) -> float:
+    """Return the share of multiply-adds per cycle that a tile reaches, edges included.
+
+    Two multiply-adds and two loads a cycle; eight must be under way to hide their latency.
+    """
+    def speed(rows: int) -> float:
+        work = rows * v
+        return work / max(work / 2, (rows + v) / 2, 4)
+    full, rest = divmod(m, r)
+    cycles = full * r * v / speed(r) + (rest * v / speed(rest) if rest else 0)
+    waste = n / (-(-n // (v * lanes)) * v * lanes)
+    copies = 1 + (1 if rest else 0) + (1 if n % (v * lanes) else 0)
+    return m * v / cycles * waste * (1 - 0.02 * copies)
+
+
+def _operand(draft: Draft, stage: Stage, letter: str) -> list[Access]:
+    factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
+    return loads_of(draft.kernel, factors["ab".index(letter)])
+
+
+def _pays_to_pack(draft: Draft, stage: Stage, shape: Shape, tiles: int) -> bool:
+    """Pack the column factor where many row tiles reread it and packing repeats no element."""
+    loads = _operand(draft, stage, shape.columns)
+    strided = any(x.stride(shape.vector) != 1 for x in loads)
+    inside = (shape.vector, *shape.steps)
+    repeats = any(_overlaps(draft, x, inside) for x in loads)
+    return strided or (tiles >= 4 and not repeats)
+
+
+def _overlaps(draft: Draft, load: Access, axes: tuple[str, ...]) -> bool:
+    """Return whether two points of the axes read one element (windows do)."""
+    reach = 0
+    for stride, size in sorted((abs(load.stride(a)), int(draft.kernel.axis[a].extent))
+                               for a in axes if int(draft.kernel.axis[a].extent) > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def contraction(draft: Draft, stage: Stage, loops: dict[str, str], limits: Limits,
+                tile: Tile | None = None) -> bool:
+    """Apply the sketch; return False, leaving the draft alone, where the stage has no tile.
+
+    batch: columns: block.0: [pack] steps.0: rows: row.0: block.1: steps: [rows x vectors x lanes]
+    """
+    shape = analyse(draft, stage, loops)
+    if shape is None:
+        return False
+    tile = tile or default_tile(draft, stage, shape, loops, limits)
+    lanes = limits.lanes(stage.state.init[0].dtype.itemsize)  # type: ignore[union-attr]
+    size = draft.size(loops[shape.vector])
+    lanes = min(lanes, 1 << max(size - 1, 1).bit_length() - 1) if size < lanes else lanes
+    row0, row1 = draft.split(loops[shape.row], tile.rows)
+    block0, inner = draft.split(loops[shape.vector], tile.block)
+    block1, inner = draft.split(inner, tile.vectors * lanes)
+    jam, lane = draft.split(inner, lanes)
+    steps = [loops[a] for a in shape.steps]
+    outer_step = None
+    if len(steps) == 1 and tile.steps < draft.size(steps[0]):
+        outer_step, inner_step = draft.split(steps[0], tile.steps)
+        steps = [inner_step]
+    near, far = _divide_columns(draft, stage, shape, loops, limits)
+    order = [*[loops[a] for a in shape.batch], *far, block0, outer_step,
+             *[loops[a] for a in shape.other_rows], row0, *near, block1, *steps,
+             row1, jam, lane]
+    draft.order([x for x in order if x is not None and x in draft.loops(stage.name)])
+    if tile.pack:
+        at = outer_step or block0
+        at = at or (far[-1] if far else loops[shape.batch[-1]] if shape.batch else "root")
+        _pack(draft, stage, shape, [x for x in (*near, block1, *steps, jam, lane) if x], at, lanes)
+    if row0 is not None and tile.block >= 4 * lanes and _rows_lie_across(draft, stage, shape):
+        _pack_rows(draft, stage, shape, row0, [*steps, row1], limits)
+    draft.vectorize(lane)
+    if jam is not None:
+        draft.interleave(jam)
+    draft.interleave(row1)
+    return True
+
+
+def _divide_columns(draft: Draft, stage: Stage, shape: Shape, loops: dict[str, str],
+                    limits: Limits) -> tuple[list[str], list[str]]:
+    """Return the other column loops as (inside, outside) of the row loop.
+
+    Inside go those whose share of the column factor still fits half of L2.
+    """
+    loads = _operand(draft, stage, shape.columns)
+    bytes_inside = max((x.itemsize for x in loads), default=4)
+    for a in (shape.vector, *shape.steps):
+        if not any(_overlaps(draft, x, (shape.vector, *shape.steps)) for x in loads) \
+                or a not in shape.steps:
+            bytes_inside *= draft.size(loops[a])
+    near: list[str] = []
+    far: list[str] = []
+    for a in reversed(shape.other_columns):
+        bytes_inside *= draft.size(loops[a])
+        if not far and bytes_inside <= limits.l2 * 2 // 3:
+            near.insert(0, loops[a])
+        else:
+            far.insert(0, loops[a])
+    return near, far
+
+
+def _pack(draft: Draft, stage: Stage, shape: Shape, inside: list[str], at: str,
+          lanes: int) -> None:
+    """Copy the column factor, vector lanes innermost, transposed in registers where it lies across."""
+    operand = f"{stage.name}:{shape.columns}"
+    factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
+    used = symbols_of(factors["ab".index(shape.columns)])
+    layout = [x for x in inside if set(draft.nest.axes_of(x)) & used]
+    draft.do(Copy(operand, at, tuple(layout)))
+    name = f"{operand}.copy"
+    lane = f"{name}:{layout[-1]}"
+    loads = _operand(draft, stage, shape.columns)
+    across = [s for s in shape.steps if any(
+        x.stride(shape.vector) not in (0, 1) and x.stride(s) == 1 and not x.guarded for x in loads)]
+    step = next((f"{name}:{x}" for x in layout if draft.nest.axes_of(x)[0] in across), None)
+    if step is not None and draft.size(step) >= lanes and draft.size(lane) == lanes:
+        outer, tile = draft.split(step, lanes)
+        others = [f"{name}:{x}" for x in layout if f"{name}:{x}" not in (step, lane)]
+        draft.order([*others, *filter(None, (outer,)), tile, lane])
+        draft.vectorize(lane)
+        draft.interleave(tile)
+        return
+    draft.vectorize(lane)
+    jam = f"{name}:{layout[-2]}" if len(layout) > 1 else None
+    if jam is not None and draft.size(jam) <= 4:
+        draft.interleave(jam)
+
+
+def _rows_lie_across(draft: Draft, stage: Stage, shape: Shape) -> bool:
+    """Return whether each reduce step reads the row factor from another cache line."""
+    loads = _operand(draft, stage, "ba"["ab".index(shape.columns)])
+    return all(x.stride(shape.row) == 1 and not any(x.stride(s) == 1 for s in shape.steps)
+               for x in loads)
+
+
+def _pack_rows(draft: Draft, stage: Stage, shape: Shape, tile: str, inside: list[str],
+               limits: Limits) -> None:
+    """Copy the rows, tile by tile and step by step: all of them first where half of L3 holds them."""
+    letter = "ba"["ab".index(shape.columns)]
+    name = f"{stage.name}:{letter}.copy"
+    factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
+    used = symbols_of(factors["ab".index(letter)])
+    path = [x.name for x in draft.nest.paths[stage.name]]
+    whole = [x for x in path[:path.index(inside[0])] if set(draft.nest.axes_of(x)) & used]
+    size = stage.state.init[0].dtype.itemsize  # type: ignore[union-attr]
+    for x in (*whole, *inside):
+        size *= draft.size(x)
+    if size <= limits.l3 // 2 and len(draft.nest.body) == 1:
+        draft.do(Copy(f"{stage.name}:{letter}", "root", (*whole, *inside)))
+        rows = [f"{name}:{x}" for x in whole]
+        draft.order([*[f"{name}:{x}" for x in inside[:-1]], *rows, f"{name}:{inside[-1]}"])
+    else:
+        draft.do(Copy(f"{stage.name}:{letter}", tile, tuple(inside)))
+    draft.vectorize(f"{name}:{inside[-1]}")
