@@ -1,0 +1,5 @@
+"""Nests to Programs."""
+
+from tilewright.lower.lower import Lowered, lower
+
+__all__ = ["Lowered", "lower"]

@@ -1,0 +1,301 @@
+"""One stage's values at one point of the tree: loads, arithmetic, stores, for one register copy.
+
+Values that do not differ between lanes stay scalars and are spread where they meet a vector. Where a
+point may lie outside a ragged axis, a guard masks loads and stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.actions.nest import Nest, nominal
+from tilewright.dtypes import bool_
+from tilewright.index import Expr, Sym, as_expr, const, multiple_of, substitute
+from tilewright.kernel import Stage
+from tilewright.kernel.value import Value, const_number, divides
+from tilewright.kernel.value import test as make_test
+from tilewright.lower import scalar
+from tilewright.lower.address import Addresses
+from tilewright.lower.regions import (
+    Region,
+    axis_map,
+    copy_strides,
+    find_factor,
+    resolve,
+)
+from tilewright.lower.transpose import transpose
+from tilewright.program import Builder, Instr, MemRef, Type
+
+LINE = 64  # bytes to which scratch is aligned
+
+
+@dataclass
+class Point:
+    """Where a leaf is being emitted: its axes' indices, lane count, guard, and values so far."""
+
+    owner: str
+    axes: dict[Sym, Expr]
+    lanes: int
+    guard: Instr | None = None  # the lanes inside every ragged axis
+    guard_first: Instr | None = None  # whether lane 0 is: then a uniform address is valid
+    memo: dict[int, Instr] = field(default_factory=dict)
+    jam: tuple[str, int, int] | None = None  # (interleaved loop, this copy, copies)
+
+
+@dataclass
+class Memory:
+    """Where each buffer of the kernel lies, and which operands were copied."""
+
+    nest: Nest
+    env: dict[str, Expr]
+    regions: dict[str, Region] = field(default_factory=dict)
+
+
+class Leaves:
+    """Emits values of stages; knows nothing of loops."""
+
+    def __init__(self, builder: Builder, memory: Memory):
+        self.builder, self.memory = builder, memory
+        self.addresses = Addresses(builder)
+        self._tiles: dict[tuple, list[Instr]] = {}
+
+    # -- guards ------------------------------------------------------------------------------
+
+    def guard_of(self, owner: str, stage: Stage, vector: str | None, lanes: int,
+                 lane: Sym) -> list[Expr]:
+        """Return expressions that must be >= 0 at a point inside every ragged axis."""
+        found: list[Expr] = []
+        stack = [(a, int(self.memory.nest.kernel.axis[a].extent)) for a in stage.axes()]
+        while stack:
+            name, size = stack.pop()
+            if name in self.memory.env:
+                continue
+            factor = find_factor(self.memory.nest, owner, name)
+            if factor:
+                if size % factor:
+                    found.append(as_expr(size - 1)
+                                 - resolve(self.memory.nest, owner, name, self.memory.env))
+                stack += [(name + ".0", -(-size // factor)), (name + ".1", min(factor, size))]
+        if vector is not None and nominal(self.memory.nest, vector) != lanes:
+            found.append(as_expr(nominal(self.memory.nest, vector) - 1) - as_expr(lane))
+        return found
+
+    def conjunction(self, exprs: list[Expr], lanes: int) -> Instr | None | bool:
+        """Return the mask of ``all(e >= 0)``: None if always, False if never."""
+        mask: Instr | None = None
+        for e in exprs:
+            value = make_test(e)
+            if value.op == "const":
+                if not const_number(value):
+                    return False
+                continue
+            mask = self._and(mask, self._test(e, lanes))
+        return mask
+
+    def _and(self, a: Instr | None, b: Instr) -> Instr:
+        return b if a is None else self.builder.op("and", a, b)
+
+    def _test(self, e: Expr, lanes: int) -> Instr:
+        return self.builder.op("le", self.builder.as_index(0), self.addresses.value(e, lanes))
+
+    # -- values ------------------------------------------------------------------------------
+
+    def evaluate(self, point: Point, order: list[Value], cut: dict[int, str]) -> None:
+        """Emit every value of `order` into the point's memo."""
+        memo = point.memo
+        for value in order:
+            if id(value) in memo:
+                continue
+            if id(value) in cut:
+                memo[id(value)] = self._load_copy(point, cut[id(value)], value)
+            else:
+                memo[id(value)] = self._emit(point, value)
+
+    def _emit(self, point: Point, value: Value) -> Instr:
+        b = self.builder
+        if value.op == "const":
+            return b.const(const_number(value), Type(value.dtype))
+        if value.op == "load":
+            return self._load(point, value)
+        if value.op == "index":
+            return self.addresses.value(substitute(value.data, point.axes), point.lanes)
+        if value.op in ("test", "divides"):
+            return self._condition(point, value)
+        args = [point.memo[id(a)] for a in value.args]
+        return scalar.emit(b, value.op, args, value.dtype)
+
+    def _condition(self, point: Point, value: Value) -> Instr:
+        b = self.builder
+        if value.op == "test":
+            e = substitute(value.data, point.axes)
+            known = make_test(e)
+            if known.op == "const":
+                return b.const(const_number(known), Type(bool_))
+            return self._test(e, point.lanes)
+        e, divisor = value.data
+        e = substitute(e, point.axes)
+        known = divides(e, divisor)
+        if known.op == "const":
+            return b.const(const_number(known), Type(bool_))
+        return b.op("eq", self.addresses.value(e % divisor, point.lanes), b.as_index(0))
+
+    # -- memory ------------------------------------------------------------------------------
+
+    def place(self, buffer: str, where: tuple[Expr, ...]) -> Expr:
+        """Return the flat offset of an element under the current loops."""
+        if buffer in self.memory.regions:
+            return self.memory.regions[buffer].offset(where, self.memory.env)
+        return where[0]
+
+    def reference(self, buffer: str, offset: int, rest: Expr, itemsize: int) -> MemRef:
+        align = 0
+        if buffer in self.memory.regions or buffer.endswith(".copy"):
+            step = multiple_of(Expr(rest.terms, offset)) * itemsize
+            align = LINE if step % LINE == 0 else (step & -step)
+        return MemRef(buffer, offset, align)
+
+    def _load(self, point: Point, value: Value) -> Instr:
+        buffer, where = value.data
+        e = self.place(buffer, tuple(substitute(w, point.axes) for w in where))
+        mask: Instr | None = None
+        for guard in value.args:
+            test = point.memo[id(guard)]
+            if test.op == "const":
+                if not test.data[0]:
+                    return self.builder.const(0, Type(value.dtype))
+                continue
+            mask = self._and(mask, test)
+        kernel_buffer = self.memory.nest.kernel.buffer[buffer]
+        if any(int(n) == 0 for n in kernel_buffer.shape):
+            return self.builder.const(0, Type(value.dtype))
+        guard = point.guard if self.addresses.is_vector(e) else point.guard_first
+        if guard is not None:
+            mask = self._and(mask, guard)
+        return self.load(point, value.dtype, buffer, e, mask, self._jam_coefficient(point, value))
+
+    def _jam_coefficient(self, point: Point, value: Value) -> bool:
+        """Return whether consecutive copies of the interleaved loop read consecutive elements."""
+        if point.jam is None or point.guard is not None or value.args:
+            return False
+        loop, here, copies = point.jam
+        if copies < point.lanes or copies % point.lanes:
+            return False
+        buffer, where = value.data
+        saved = self.memory.env[loop]
+        self.memory.env[loop] = as_expr(here + 1)
+        moved = axis_map(self.memory.nest, point.owner, self.memory.env)
+        after = self.place(buffer, tuple(substitute(w, moved) for w in where))
+        self.memory.env[loop] = saved
+        before = self.place(buffer, tuple(substitute(w, point.axes) for w in where))
+        return after - before == 1
+
+    def load(self, point: Point, dtype, buffer: str, e: Expr, mask: Instr | None,
+             tiled: bool = False) -> Instr:
+        """Load the element, or the lanes, at offset e; masked-off ones give 0."""
+        b, a = self.builder, self.addresses
+        coef, rest = a.split_lane(e)
+        if coef == 0 and (mask is None or mask.type.lanes == 1):
+            return self._load_scalar(dtype, buffer, rest, mask)
+        n = point.lanes
+        wide = Type(dtype, n)
+        if mask is not None:
+            mask = b.splat(mask, n)
+        if coef in (1, -1):
+            if coef == -1:
+                rest = rest - (n - 1)
+                mask = None if mask is None else b.shuffle(mask, mask, tuple(range(n - 1, -1, -1)))
+            offset, constant = a.parts(rest)
+            ref = self.reference(buffer, constant, rest, dtype.itemsize)
+            loaded = b.load(wide, offset, ref, mask)
+            return loaded if coef == 1 else b.shuffle(loaded, loaded, tuple(range(n - 1, -1, -1)))
+        if tiled and coef is not None and mask is None:
+            return self._load_tile(point, dtype, buffer, rest, coef)
+        offsets = a.vector(Expr(e.terms, 0), n)
+        return b.load(wide, offsets, MemRef(buffer, e.const), mask, op="gather")
+
+    def _load_scalar(self, dtype, buffer: str, e: Expr, mask: Instr | None) -> Instr:
+        b = self.builder
+        if mask is None:
+            offset, constant = self.addresses.parts(e)
+            return b.load(Type(dtype), offset, MemRef(buffer, constant))
+        safe = b.op("select", mask, self.addresses.scalar(e), b.as_index(0))
+        loaded = b.load(Type(dtype), safe, MemRef(buffer))
+        return b.op("select", mask, loaded, b.const(0, Type(dtype)))
+
+    def _load_tile(self, point: Point, dtype, buffer: str, rest: Expr, coef: int) -> Instr:
+        """Load a square tile along the interleaved loop, one vector per lane, and transpose it."""
+        b, n = self.builder, point.lanes
+        _, here, _ = point.jam  # type: ignore[misc]
+        row = here % n
+        first = rest - row
+        key = (buffer, first, coef, n, id(self.builder._blocks[-1]))
+        if key not in self._tiles:
+            rows = []
+            for lane in range(n):
+                offset, constant = self.addresses.parts(first + lane * coef)
+                rows.append(b.load(Type(dtype, n), offset, MemRef(buffer, constant)))
+            self._tiles[key] = transpose(b, rows)
+        return self._tiles[key][row]
+
+    def _load_copy(self, point: Point, name: str, value: Value) -> Instr:
+        return self.load(point, value.dtype, name, self.copy_offset(name), None)
+
+    def copy_offset(self, name: str) -> Expr:
+        """Return the offset of the current point in a copy's layout."""
+        strides, _ = copy_strides(self.memory.nest, name)
+        e = const(0)
+        for loop, stride in strides:
+            e = e + resolve(self.memory.nest, name, loop, self.memory.env) * stride
+        return e
+
+    def store(self, point: Point, buffer: str, e: Expr, value: Instr, mask: Instr | None,
+              combine: str = "", stream: bool = False) -> None:
+        """Store a scalar, or the lanes, at offset e, combined with what is there on request."""
+        combine = {"max": "maximum", "min": "minimum"}.get(combine, combine)
+        b, a = self.builder, self.addresses
+        coef, rest = a.split_lane(e)
+        n = point.lanes
+        if coef == 0 and mask is not None and mask.type.lanes > 1:
+            coef = None
+        if coef == 0:
+            if value.type.lanes > 1:
+                value = b.lane(value, n - 1)
+            self._store_scalar(buffer, rest, value, mask, combine)
+            return
+        value = b.splat(value, n)
+        if mask is not None:
+            mask = b.splat(mask, n)
+        if coef == 1:
+            offset, constant = a.parts(rest)
+            ref = self.reference(buffer, constant, rest, value.type.dtype.itemsize)
+            if stream:
+                ref = MemRef(ref.buffer, ref.offset, LINE, stream=True)
+            if combine:
+                old = b.load(value.type, offset, ref, mask)
+                value = scalar.emit(b, combine, [old, value], value.type.dtype)
+            b.store(offset, value, ref, mask)
+            return
+        offsets = a.vector(Expr(e.terms, 0), n)
+        ref = MemRef(buffer, e.const)
+        if combine:
+            old = b.load(value.type, offsets, ref, mask, op="gather")
+            value = scalar.emit(b, combine, [old, value], value.type.dtype)
+        b.store(offsets, value, ref, mask, op="scatter")
+
+    def _store_scalar(self, buffer: str, e: Expr, value: Instr, mask: Instr | None,
+                      combine: str) -> None:
+        b = self.builder
+
+        def put() -> None:
+            offset, constant = self.addresses.parts(e)
+            ref = MemRef(buffer, constant)
+            new = value
+            if combine:
+                old = b.load(value.type, offset, ref)
+                new = scalar.emit(b, combine, [old, value], value.type.dtype)
+            b.store(offset, new, ref)
+        if mask is None:
+            put()
+        else:
+            with b.when(mask):
+                put()
