@@ -1,0 +1,1 @@
+"""From a graph to something that runs: kernels, memory plan, replay, inspection."""
