@@ -15,6 +15,8 @@ from tilewright.kernel.evaluate import evaluate as evaluate_kernel
 from tilewright.kernel.verify import verify
 from tilewright.limits import Limits
 
+DEFAULT = Limits()
+
 
 class Memory:
     """What a buffer leaf reads."""
@@ -61,7 +63,7 @@ def run(calls, source=lambda node: node.attrs.storage.array) -> dict[int, np.nda
     return memory
 
 
-def check(*outputs: Node, limits: Limits = Limits(), tolerance: float = 1e-5) -> list:
+def check(*outputs: Node, limits: Limits = DEFAULT, tolerance: float = 1e-5) -> list:
     """Assert that fused kernels give the graph's values; returns the calls."""
     calls = fuse(outputs, limits)
     memory = run(calls)
@@ -193,7 +195,8 @@ class Maker:
             method = self.rng.choice((
                 self.unary, self.binary, self.binary, self.binary, self.reshape, self.permute,
                 self.expand, self.slice, self.pad, self.reduce, self.reduce, self.normalise,
-                self.cumulate, self.concat, self.gather, self.scatter, self.product, self.call))
+                self.cumulate, self.concat, self.gather, self.scatter, self.product, self.call,
+                self.windows, self.overlap, self.one_hot))
             node = method(x)
             if node is not None and node.size <= 2000:
                 self.nodes.append(node)
@@ -327,6 +330,34 @@ class Maker:
             return None
         b = leaf(x.shape[1], self.rng.choice((1, 3, 4)), dtype=x.dtype, seed=3)
         return self.bound(matmul(x, b))
+
+    def windows(self, x):
+        """Sliding windows of the last axis, as convolutions read them."""
+        if not x.ndim or not x.size:
+            return None
+        n = x.shape[-1]
+        k, stride = self.rng.randint(1, n), self.rng.choice((1, 2, 3))
+        return apply("shear", column(x, k), axis=x.ndim - 1, size=(n - k) // stride + 1,
+                     stride=stride, dilation=1)
+
+    def overlap(self, x):
+        """Windows added up where they came from, as the gradients of convolutions do."""
+        if x.ndim < 2 or not x.size or x.dtype.is_bool:
+            return None
+        p, k = x.shape[-2:]
+        stride, dilation = self.rng.choice((1, 2, k)), self.rng.choice((1, 1, 2))
+        size = (p - 1) * stride + (k - 1) * dilation + self.rng.choice((1, 2))
+        spread = apply("unshear", x, axis=x.ndim - 2, size=size, stride=stride, dilation=dilation)
+        return self.bound(reduce(spread, "sum", x.ndim - 1))
+
+    def one_hot(self, x):
+        """The element of each row that an index picks, as a masked sum."""
+        if not x.ndim or not x.size or x.dtype.is_bool:
+            return None
+        picked = leaf(*x.shape[:-1], dtype=int64, seed=self.rng.randint(0, 99))
+        here = expand(apply("iota", size=x.shape[-1], dtype=int64), x.shape)
+        mask = apply("equal", here, column(picked, x.shape[-1]))
+        return reduce(apply("where", mask, x, full(0, x)), "sum", x.ndim - 1)
 
     def call(self, x):
         if self.rng.random() < 0.7:

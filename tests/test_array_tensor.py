@@ -147,7 +147,14 @@ def test_deep_graphs_are_released_and_evaluated():
 
 
 def test_trees():
+    from collections import OrderedDict, namedtuple
+
     from tilewright import tree
+    point = namedtuple("point", "x y")
+    for other in (OrderedDict(a=point(2, 3), b=1), [point(1, ())], 5, None, {1: 2, "a": 3}):
+        leaves, structure = tree.flatten(other)
+        assert tree.unflatten(structure, leaves) == other
+        assert type(tree.unflatten(structure, leaves)) is type(other)
     nested = {"b": (1, [2, None]), "a": 3}
     leaves, structure = tree.flatten(nested)
     assert leaves == [3, 1, 2]

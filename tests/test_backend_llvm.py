@@ -9,6 +9,8 @@ import pytest
 from scalar_runs import call
 
 from tilewright.backends import Backend, Executable, backend
+from tilewright.backends.llvm import LLVM, Host
+from tilewright.backends.objects import ObjectCache
 from tilewright.dtypes import ALL, bfloat16, bool_, float16, float32, float64, int32, int64, uint8
 from tilewright.errors import BackendError
 from tilewright.program import Binding, Builder, MemRef, Param, Scratch, Type
@@ -447,3 +449,70 @@ def test_loading_and_dropping_code_holds_memory():
     for _ in range(2000):
         llvm.load(code)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048  # KiB
+
+
+# -- other targets -----------------------------------------------------------------------------
+
+
+OLD = Host("x86_64-unknown-linux-gnu", "x86-64-v2", frozenset({"sse4.2"}))
+
+
+def half_sum() -> Builder:
+    b = build("half", ("x", "input", float16), ("out", "output", float16))
+    x = b.load(Type(float16, 8), b.const(0, INDEX), MemRef("x"))
+    b.store(b.const(0, INDEX), b.op("add", x, x), MemRef("out"))
+    return b
+
+
+def test_float16_needs_conversion_instructions():
+    b = half_sum()
+    with pytest.raises(BackendError, match="llvm: cannot compute with float16 in half"):
+        LLVM(OLD).render([b.program], binding(b))
+
+
+def test_a_cpu_of_the_first_generation_is_refused():
+    with pytest.raises(BackendError, match="llvm: cannot compile for k8 .SSE4.1 is needed"):
+        LLVM(Host("x86_64-unknown-linux-gnu", "k8", frozenset({"sse2"})))
+
+
+@pytest.mark.parametrize("host", [
+    OLD, Host("x86_64-unknown-linux-gnu", "haswell", frozenset({"avx2", "fma", "f16c"}))])
+def test_code_for_another_cpu_is_compiled(host):
+    b = product(2)
+    llvm = LLVM(host)
+    text = llvm.assembly(llvm.render([b.program], binding(b)))
+    assert "zmm" not in text
+    assert ("ymm" in text) is (host.vector_bytes == 32)
+
+
+def test_limits_follow_the_features():
+    assert (OLD.vector_bytes, OLD.registers) == (16, 16)
+    wide = Host("x86_64-unknown-linux-gnu", "znver5", frozenset({"avx512f", "avx2"}))
+    assert (wide.vector_bytes, wide.registers) == (64, 32)
+    neon = Host("aarch64-unknown-linux-gnu", "generic", frozenset())
+    assert (neon.vector_bytes, neon.registers) == (16, 32)
+
+
+# -- code on disk ------------------------------------------------------------------------------
+
+
+def test_objects_are_kept_and_damage_is_noticed(tmp_path):
+    llvm, text = backend("llvm"), source(product())
+    cache = ObjectCache(tmp_path / "objects")
+    code = cache.compile(llvm, text)
+    (path,) = cache.directory.iterdir()
+    assert cache.directory.stat().st_mode & 0o077 == 0
+    assert cache.compile(llvm, text) == code
+    path.write_bytes(path.read_bytes()[:-1])
+    assert cache.compile(llvm, text) == code
+    assert path.read_bytes()[32:] == code
+    assert ObjectCache.key(llvm, text) != ObjectCache.key(LLVM(OLD), text)
+    cache.clear()
+    assert not list(cache.directory.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_only_compiles(tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = ObjectCache(tmp_path / "file")
+    llvm, text = backend("llvm"), source(product())
+    assert cache.compile(llvm, text) == llvm.compile(text)

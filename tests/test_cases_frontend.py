@@ -1,6 +1,7 @@
 """Faults that users of other tensor compilers reported, each generalised to its kind.
 
-`call(f, *args)` runs f on realised arrays; every mode of running must give the same values.
+`call(f, *args)` runs f on realised arrays in one of the modes (see conftest); every one of them must
+give the same values.
 """
 
 import operator
@@ -11,27 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tilewright import config, nn, random
+from tilewright import nn, random
 
 SIGNED = ["int8", "int16", "int32", "int64"]
 UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
-
-
-@pytest.fixture(params=["eager", "jit", "jit-2-threads"])
-def call(request):
-    """Run a function of tensors in one mode, twice under jit, and return NumPy arrays."""
-    def run(function, *args):
-        tensors = [tw.asarray(a) for a in args]
-        if request.param == "eager":
-            result = function(*tensors)
-        else:
-            traced = tw.jit(function)
-            traced(*tensors)
-            result = traced(*tensors)
-        return [np.asarray(r) for r in result] if isinstance(result, (tuple, list)) \
-            else np.asarray(result)
-    with config.using(threads=2 if "2" in request.param else 1):
-        yield run
 
 
 # --- integers, casts, bool

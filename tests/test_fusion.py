@@ -242,3 +242,41 @@ def test_mean_is_finished_once_per_row():
     (call,) = check(apply("subtract", leaf(6, 8), column(mean(leaf(6, 8), 1), 8)))
     first = call.kernel.stages[0]
     assert [v.op for v in postorder([first.stores[0].value])] == ["state", "const", "divide"]
+
+
+# --- sums that lose an axis
+
+
+def test_gradient_of_pooling_is_a_map():
+    g = apply("unshear", leaf(3, 4, 2), axis=1, size=8, stride=2, dilation=1)
+    (call,) = check(reduce(g, "sum", 2))
+    (stage,) = call.kernel.stages
+    assert stage.state is None
+    assert "divides" not in call.kernel.key and "//" not in call.kernel.key
+
+
+def test_one_hot_sum_is_a_gather():
+    x, picked = leaf(5, 7), leaf(5, dtype=int64)
+    here = expand(apply("iota", size=7, dtype=int64), (5, 7))
+    mask = apply("equal", here, column(picked, 7))
+    (call,) = check(reduce(apply("where", mask, x, full(0, x)), "sum", 1))
+    (stage,) = call.kernel.stages
+    assert stage.state is None and len(stage.lets) == 1
+
+
+def test_a_masked_product_is_no_gather():
+    x, picked = leaf(5, 7), leaf(5, dtype=int64)
+    here = expand(apply("iota", size=7, dtype=int64), (5, 7))
+    mask = apply("cast", apply("equal", here, column(picked, 7)), dtype=float32)
+    (call,) = check(reduce(apply("multiply", mask, x), "sum", 1))  # 0 * inf is not 0
+    assert call.kernel.stages[0].state is not None
+
+
+def test_gradient_of_a_convolution_is_one_contraction():
+    dy, weight = leaf(6, 3), leaf(3, 8)  # positions x outputs, outputs x (channels * taps)
+    taps = apply("reshape", matmul(dy, weight), shape=(6, 4, 2))
+    taps = apply("permute", taps, axes=(1, 0, 2))
+    spread = apply("unshear", taps, axis=1, size=7, stride=1, dilation=1)
+    (call,) = check(reduce(spread, "sum", 2))
+    (stage,) = call.kernel.stages
+    assert stage.is_contraction and len(stage.axes("reduce")) == 2

@@ -64,7 +64,8 @@ def test_trees_of_arguments(mode):
         y = x * p["layers"][0].weight + p["layers"][0].bias
         return tw.sum(y * p["pair"].left) + p["scale"] * 2.0
 
-    p = {"layers": [Layer(tensor(1, 2), tensor(0.5))], "pair": Pair(tensor(3.0), None), "scale": 4.0}
+    p = {"layers": [Layer(tensor(1, 2), tensor(0.5))], "pair": Pair(tensor(3.0), None),
+         "scale": 4.0}
     value, g = mode(tw.value_and_grad(loss))(p, tensor(10, 20))
     assert value.item() == (10.5 + 40.5) * 3 + 8
     assert type(g["layers"][0]) is Layer and type(g["pair"]) is Pair and g["pair"].right is None
@@ -100,7 +101,8 @@ def test_auxiliary_results(mode):
 def test_vjp(mode):
     def run(x, w, c):
         out, pullback = tw.vjp(lambda x, w: {"a": x * w, "b": [tw.sum(x)]}, x, w)
-        return out, pullback(c), pullback({"a": c["a"] * 0.0, "b": [tw.asarray(1.0, dtype=tw.float64)]})
+        one = tw.asarray(1.0, dtype=tw.float64)
+        return out, pullback(c), pullback({"a": c["a"] * 0.0, "b": [one]})
     c = {"a": tensor(1, 10), "b": [tw.asarray(100.0, dtype=tw.float64)]}
     out, first, second = mode(run)(tensor(1, 2), tensor(3, 4), c)
     assert out["a"].tolist() == [3, 8] and out["b"][0].item() == 3

@@ -13,6 +13,7 @@ import tilewright as tw
 from tilewright.config import using
 from tilewright.errors import TraceError
 
+pytestmark = pytest.mark.usefixtures("threads")
 Pair = collections.namedtuple("Pair", "left right")
 
 

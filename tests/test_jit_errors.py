@@ -12,8 +12,9 @@ def tensor(*values):
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: float(x[0]), lambda x: x if x[0] > 0 else -x, lambda x: int(x[0]), lambda x: x.item(0),
-    lambda x: np.asarray(x), lambda x: x.tolist(), lambda x: [1, 2][x[0].astype(tw.int64)],
+    lambda x: float(x[0]), lambda x: x if x[0] > 0 else -x, lambda x: int(x[0]),
+    lambda x: x.item(0), lambda x: np.asarray(x), lambda x: x.tolist(),
+    lambda x: [1, 2][x[0].astype(tw.int64)],
 ], ids=["float", "bool", "int", "item", "numpy", "tolist", "index"])
 def test_values_of_traced_tensors_are_refused_with_the_place(function):
     with pytest.raises(TraceError, match=r"jit: cannot read the value of .* in <lambda> "

@@ -5,14 +5,12 @@ import collections
 import enum
 import functools
 import math
-import random
 import types
 
 import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.errors import TraceError
 
 SCALE = 2
 RATE = 0.5
@@ -217,8 +215,7 @@ def test_captured_arrays_are_compared_by_contents():
     table = np.array([1.0, np.nan], np.float32)
     f = tw.jit(lambda x: x + table)
     assert f(tensor(1.0, 1.0)).tolist()[0] == 2
-    f(tensor(1.0, 1.0))
-    assert f.trace_count == 1
+    assert f(tensor(1.0, 1.0)).shape == (2,) and f.trace_count == 1
     table[0] = 5
     assert f(tensor(1.0, 1.0)).tolist()[0] == 6
 
@@ -253,19 +250,17 @@ def test_objects_in_lists_and_inherited_attributes():
         for part in parts:
             x = part(x) + part.shift() + part.twice()
         return x
-
-    def expected(x):
-        return f(x)
     g = tw.jit(f)
     x = tensor(1.0)
     changes = [lambda: None, lambda: setattr(parts[1], "offset", 5),
                lambda: setattr(parts[0], "gain", 7), lambda: setattr(Base, "gain", 3),
-               lambda: parts.append(Child(0)), lambda: setattr(Child, "shift", staticmethod(lambda: 2)),
+               lambda: parts.append(Child(0)),
+               lambda: setattr(Child, "shift", staticmethod(lambda: 2)),
                lambda: setattr(Base, "total", property(lambda self: 1)),
                lambda: setattr(Child, "__call__", lambda self, x: x)]
     for change in changes:
         change()
-        assert g(x).item() == expected(x).item()
+        assert g(x).item() == f(x).item()
     assert g.trace_count == len(changes)
 
 
@@ -403,106 +398,3 @@ def test_state_that_settles_is_fine():
     assert g(tensor(1.0)).item() == 16
     lazy.table[0] = 2
     assert g(tensor(1.0)).item() == 17
-
-
-def test_state_that_changes_in_the_function_is_refused_by_name():
-    class Counter:
-        count = 0
-        history = []
-    counter = Counter()
-    calls = 0
-
-    def count_up(x):
-        counter.count += 1
-        return x
-
-    def append(x):
-        counter.history.append(1)
-        return x
-
-    def variable(x):
-        nonlocal calls
-        calls += 1
-        return x
-
-    def keep(x):
-        counter.history.append(x * 1)
-        return x
-    for function, name in ((count_up, r"counter.*count"), (append, "history"), (variable, "'calls'"),
-                           (keep, "history")):
-        with pytest.raises(TraceError, match=f"jit: cannot change .*{name}.* in "):
-            tw.jit(function)(tensor(1.0))
-        assert counter.count == 0 and counter.history == [] and calls == 0
-        assert "count" not in vars(counter)
-
-
-def test_iterators_and_foreign_random_numbers_are_refused_by_name():
-    numbers = iter([1, 2, 3])
-    generator = np.random.default_rng(0)
-    cases = [(lambda x: x * next(numbers), "closure variable 'numbers'.*list_iterator"),
-             (lambda x: x * random.random(), "draw from random"),
-             (lambda x: x * float(np.random.rand()), "draw from numpy.random"),
-             (lambda x: x * generator.normal(), "draw from closure variable 'generator'"),
-             (lambda x: (tw.random.seed(1), x)[1], "cannot seed the global generator")]
-    for function, message in cases:
-        with pytest.raises(TraceError, match=message):
-            tw.jit(function)(tensor(1.0))
-
-
-def test_tensors_out_of_reach_are_refused():
-    hidden = {0: tensor(1.0)}
-    reach = functools.lru_cache(lambda: hidden[0])
-    reach()  # from now on the tensor comes out of the cache, without any code that could be watched
-    with pytest.raises(TraceError, match="cannot follow how .* reaches a tensor float32"):
-        tw.jit(lambda x: x + reach())(tensor(1.0))
-
-
-def test_leaked_values_are_refused():
-    kept = []
-
-    def leak(x):
-        box["out"] = x * 2
-        return x
-    box = {"out": None}
-    f = tw.jit(leak)
-    f(tensor(1.0))
-    assert box["out"].item() == 2  # an assigned tensor is honoured
-    other = types.SimpleNamespace()
-
-    def escape(x):
-        setattr(other, "late", x * 2)
-        return x
-    tw.jit(escape)(tensor(1.0))
-    with pytest.raises(TraceError):
-        other.late.item()
-    with pytest.raises(TraceError, match="kept from"):
-        tw.jit(lambda x: x + other.late)(tensor(1.0))
-    assert kept == []
-
-
-def test_exceptions_leave_everything_usable():
-    state = Model()
-    x = tensor(1.0)
-
-    def f(x, fail):
-        state.hidden = x * 2
-        state.weight[...] = x
-        x[0] = 7
-        if fail:
-            raise KeyError("on purpose")
-        return state.weight * 1
-    g = tw.jit(f)
-    for _ in range(2):
-        with pytest.raises(KeyError, match="on purpose"):
-            g(x, True)
-        assert x.tolist() == [1] and state.weight.tolist() == [2]
-    assert g(x, False).item() == 1
-    assert x.tolist() == [7] and state.hidden.item() == 2
-    tw.random.seed(3)
-    assert (x + tw.random.rand(1)).item() > 7
-
-
-def test_many_values_reached_are_refused_by_name():
-    table = [[float(i)] for i in range(30_000)]
-    with pytest.raises(TraceError, match="closure variable 'table'.*pass it as an argument"):
-        tw.jit(lambda x: x * table[0][0])(tensor(1.0))

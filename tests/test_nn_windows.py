@@ -67,6 +67,7 @@ def test_transposed_convolutions(data):
         getattr(F, f"conv_transpose{rank}d")(t, tw_, tb, stride, padding, extra, groups, dilation))
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 def test_named_and_uneven_padding():
     (x, t), (w, tw_) = both(None, 2, 3, 5, 6), both(None, 4, 3, 2, 3)
     for padding in ("same", "valid"):

@@ -3,6 +3,7 @@
     TILEWRIGHT_BACKEND       llvm (default) or interpreter
     TILEWRIGHT_NUM_THREADS   worker threads of a parallel kernel (default: the process's cores)
     TILEWRIGHT_DEBUG         1..6: print launches, graphs, schedules, Programs, source, assembly
+    TILEWRIGHT_VERIFY        1: check kernels and Programs against their grammars between passes
     TILEWRIGHT_CACHE_DIR     where compiled kernels and records are kept
 """
 
@@ -23,12 +24,14 @@ import platformdirs
 class Config:
     """Options of everything that compiles or runs; keys of caches derive from it.
 
+    verify     check what each pass leaves; VerifyError names the pass that broke a rule
     observer   is called with a `plan.debug.Ran` after every launch of plans made while it is set
     """
 
     backend: str = "llvm"
     threads: int = 1
     debug: int = 0
+    verify: bool = False
     cache_dir: Path = Path()
     observer: Callable[[Any], None] | None = None
 
@@ -64,6 +67,7 @@ def from_environment() -> Config:
         backend=os.environ.get("TILEWRIGHT_BACKEND", "").strip() or "llvm",
         threads=_number("TILEWRIGHT_NUM_THREADS", _cores(), 1),
         debug=_number("TILEWRIGHT_DEBUG", 0, 0),
+        verify=_number("TILEWRIGHT_VERIFY", 0, 0) > 0,
         cache_dir=Path(directory or platformdirs.user_cache_dir("tilewright")),
     )
 
@@ -95,6 +99,11 @@ def using(**changes: object) -> Iterator[Config]:
 def set_num_threads(threads: int) -> None:
     """Set how many worker threads share a parallel kernel, for the whole process."""
     _Default.value = replace(_Default.value, threads=int(threads))
+
+
+def set_verify(verify: bool) -> None:
+    """Set whether kernels and Programs are checked between passes, for the whole process."""
+    _Default.value = replace(_Default.value, verify=bool(verify))
 
 
 def set_observer(observer: Callable[[Any], None] | None) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilewright.actions.base import Action
+from tilewright.actions.depend import writes
 from tilewright.actions.nest import Copy as CopyStage
-from tilewright.actions.nest import Item, Leaf, Loop, Nest, chain, nominal, operands
+from tilewright.actions.nest import BAND, Item, Leaf, Loop, Nest, chain, leaves, nominal, operands
 from tilewright.actions.place import ROOT
 from tilewright.errors import Illegal
 from tilewright.index import symbols
-from tilewright.kernel.value import postorder
+from tilewright.kernel import Stage
+from tilewright.kernel.value import Value, postorder
 
 SPACES = ("scratch", "shared", "registers")
 
@@ -42,6 +44,8 @@ class Copy(Action):
         name = f"{self.operand}.copy"
         if name in nest.copy:
             raise Illegal(f"copy: cannot copy {self.operand} twice")
+        if len(set(self.layout)) < len(self.layout):
+            raise Illegal(f"copy: cannot lay {self.operand} out by one loop twice")
         value = operands(stage)[letter]
         if any(v.op in ("state", "other") for v in postorder([value])):
             raise Illegal(f"copy: cannot copy {self.operand} (it depends on the state)")
@@ -51,9 +55,12 @@ class Copy(Action):
             if self.at not in path:
                 raise Illegal(f"copy: cannot copy {self.operand} at {self.at} "
                               f"(not a loop around {stage_name}: {' '.join(path)})")
+            if nest.loop(self.at, "copy").kind in BAND:
+                raise Illegal(f"copy: cannot copy {self.operand} in the band loop {self.at}")
             outside = path[:path.index(self.at) + 1]
         inside = path[len(outside):]
         self._check_layout(nest, value, stage_name, inside)
+        self._check_finish(nest, value, stage, outside)
         copy = CopyStage(name, stage_name, letter, self.layout, self.space)
         own = chain([f"{name}:{loop}" for loop in self.layout], (Leaf(name),))
         if self.at == ROOT:
@@ -62,17 +69,42 @@ class Copy(Action):
             def make(loop: Loop):
                 return (replace(loop, body=self._before(loop.body, stage_name, own)),)
             body = nest.rebuild(self.at, make)
-        return nest.with_body(body, copies=(*nest.copies, copy))
+        nest = nest.with_body(body, copies=(*nest.copies, copy))
+        self._check_order(nest, name)
+        return nest
 
-    def _check_layout(self, nest: Nest, value, stage_name: str, inside: list[str]) -> None:
+    def _check_finish(self, nest: Nest, value: Value, stage: Stage, outside: list[str]) -> None:
+        """A finish runs outside of the reduce loops, where no copy within them is at hand."""
+        finish = [v for s in stage.stores for v in (s.value, *s.guard)]
+        if stage.axes("reduce") and value in postorder(finish):
+            for loop in outside:
+                if nest.role(loop, stage.name) == "reduce":
+                    raise Illegal(f"copy: cannot copy {self.operand} in {loop} "
+                                  f"(the finish of {stage.name} reads it, after the loop)")
+
+    @staticmethod
+    def _check_order(nest: Nest, name: str) -> None:
+        """What the operand reads is written before the copy, and by no other step of the stage."""
+        position = {leaf: i for i, leaf in enumerate(leaves(nest.body))}
+        for stage in nest.kernel.stages:
+            changed = writes(stage) & nest.reads(name)
+            own = stage.name == nest.copy[name].stage
+            if changed and (own or position[stage.name] > position[name]):
+                raise Illegal(f"copy: cannot copy {name.removesuffix('.copy')} here "
+                              f"({stage.name} writes {' '.join(sorted(changed))} later)")
+
+    def _check_layout(self, nest: Nest, value: Value, stage_name: str,
+                      inside: list[str]) -> None:
         for loop in self.layout:
             if loop not in inside:
                 raise Illegal(f"copy: cannot lay {self.operand} out by {loop} "
                               f"(not a loop inside {self.at})")
         used = {s.name for v in postorder([value]) for e in _expressions(v) for s in symbols(e)}
         stage = nest.kernel.stage[stage_name]
-        used |= {s.name for let in stage.lets if let.sym.name in used
-                 for v in postorder([let.value]) for e in _expressions(v) for s in symbols(e)}
+        for let in reversed(stage.lets):  # a let uses those before it
+            if let.sym.name in used:
+                used |= {s.name for v in postorder([let.value]) for e in _expressions(v)
+                         for s in symbols(e)}
         for loop in inside:
             if used & set(nest.axes_of(loop)) and loop not in self.layout \
                     and nominal(nest, loop) > 1:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tilewright.actions.depend import conflict, may_share, reads, writes
 from tilewright.errors import Illegal
 from tilewright.kernel import Kernel, Stage
 from tilewright.kernel.value import Value, postorder
@@ -41,6 +42,23 @@ class Loop:
 
 
 Item = Loop | Leaf
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step from loops to axes, by names without owners.
+
+    split: whole = outer*factor + inner         merge: outer, inner = divmod(whole, factor)
+    unit: whole = 0, a part of one step that no loop walks
+    `size` is the extent of `whole`; a split is ragged where factor does not divide it.
+    """
+
+    kind: str
+    whole: str
+    outer: str
+    inner: str
+    factor: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,11 @@ class Nest:
                 stack += [(inner, (*path, item)) for inner in reversed(item.body)]
         return found
 
+    @cached_property
+    def derived(self) -> dict[str, tuple[Step, ...]]:
+        """Return for every leaf how its axes follow from the loops around it, in order."""
+        return {n: _derive(self, p) for n, p in self.paths.items() if not p or p[-1].name != n}
+
     def loop(self, name: str, action: str) -> Loop:
         """Return the loop called `name`. Raises Illegal, naming the action, if there is none."""
         path = self.paths.get(name, ())
@@ -105,6 +128,13 @@ class Nest:
     def stage_of(self, leaf: str) -> Stage:
         """Return the kernel stage that a leaf computes, or whose operand a copy leaf copies."""
         return self.kernel.stage[self.copy[leaf].stage if leaf in self.copy else leaf]
+
+    def reads(self, leaf: str) -> set[str]:
+        """Return the buffers of the kernel that a leaf reads."""
+        stage = self.stage_of(leaf)
+        if leaf in self.copy:
+            return reads([operands(stage)[self.copy[leaf].operand]])
+        return reads(stage.roots())
 
     def role(self, loop: str, leaf: str) -> str:
         """Return what a loop is to a leaf: free, reduce, carry or absent."""
@@ -152,6 +182,54 @@ def leaves(items: tuple[Item, ...]) -> Iterator[str]:
             yield item.stage
         else:
             yield from leaves(item.body)
+
+
+def base(name: str) -> str:
+    """Return a loop's name without the stage or copy that owns it."""
+    return name.rsplit(":", 1)[-1]
+
+
+def _derive(nest: Nest, path: tuple[Loop, ...]) -> tuple[Step, ...]:
+    """Undo splits and merges, from the loops of a path upwards."""
+    names = {base(loop.name): loop.name for loop in path}
+    steps: list[Step] = []
+    done: set[str] = set()
+    while fresh := [n for n in names if n not in done]:
+        for key in fresh:
+            merged = _merge_of(nest, names[key])
+            if merged is not None:
+                outer, inner = merged
+                steps.append(Step("merge", key, base(outer), base(inner), nominal(nest, inner),
+                                  nominal(nest, names[key])))
+                names |= {base(outer): outer, base(inner): inner}
+            elif key.endswith((".0", ".1")) and key[:-2] not in names:
+                factor = split_factor(nest, names[key][:-2])
+                if not factor:
+                    done.add(key)
+                    continue
+                whole = names[key][:-2]
+                half = ".1" if key.endswith(".0") else ".0"
+                if key[:-2] + half not in names:
+                    if nominal(nest, whole + half) != 1:
+                        continue
+                    names[key[:-2] + half] = whole + half
+                    steps.append(Step("unit", key[:-2] + half, "", "", 1, 1))
+                steps.append(Step("split", key[:-2], key[:-2] + ".0", key[:-2] + ".1", factor,
+                                  nominal(nest, whole)))
+                names[key[:-2]] = whole
+            done.add(key)
+        if not any(n in done for n in fresh):
+            break
+    return tuple(steps)
+
+
+def _merge_of(nest: Nest, name: str) -> tuple[str, str] | None:
+    """Return the loops that a loop, or the one it was made from, was merged of."""
+    while name not in nest.merged:
+        if ":" not in name:
+            return None
+        name = name.split(":", 1)[1]
+    return nest.merged[name]
 
 
 def is_band(loop: Loop) -> bool:
@@ -204,64 +282,67 @@ def chain(names: list[str] | tuple[str, ...], body: tuple[Item, ...]) -> tuple[I
 
 
 def _connected(kernel: Kernel) -> list[list[Stage]]:
-    """Return groups of stages that follow one another through scratch, in kernel order.
+    """Return groups of stages that share loops, in an order that dependences allow.
 
-    Stages that only write the same output (pieces of a concat, the steps of a scatter) stay apart.
+    A stage joins the groups of all that it reads scratch from, where they have an axis to share and
+    no other group has to run in between. Stages that only write the same output (pieces of a
+    concat, the steps of a scatter) stay apart.
     """
     groups: list[list[Stage]] = []
-    writer: dict[str, int] = {}
+    home: dict[str, int] = {}
     for stage in kernel.stages:
-        reads = {v.data[0] for v in postorder(stage.roots()) if v.op == "load"}
-        linked = sorted({writer[r] for r in reads if r in writer})
-        if linked and _shared_axes(kernel, [s for g in linked for s in groups[g]] + [stage]):
+        read = reads(stage.roots())
+        linked = sorted({home[s.name] for g in groups for s in g if writes(s) & read})
+        members = [s for g in linked for s in groups[g]] + [stage]
+        if linked and _shared_axes(kernel, members) and not _between(kernel, groups, linked, stage):
             target = linked[0]
             for g in linked[1:]:
-                groups[target] += groups[g]
                 groups[g] = []
-                writer = {b: target if w == g else w for b, w in writer.items()}
-            groups[target].append(stage)
+            groups[target] = members
         else:
             target = len(groups)
             groups.append([stage])
-        for store in stage.stores:
-            writer[store.buffer] = target
+            members = [stage]
+        home |= {s.name: target for s in members}
+    return _ordered(kernel, [g for g in groups if g])
+
+
+def _between(kernel: Kernel, groups: list[list[Stage]], linked: list[int], stage: Stage) -> bool:
+    """Return whether some group has to run after one part of the union and before another."""
+    union = [s for g in linked for s in groups[g]] + [stage]
+    others = [g for i, g in enumerate(groups) if g and i not in linked]
+    after: list[Stage] = []
+    while found := [g for g in others if _depends(kernel, g, union + after)]:
+        after += [s for g in found for s in g]
+        others = [g for g in others if g not in found]
+    return any(_depends(kernel, [s], after) for s in union)
+
+
+def _depends(kernel: Kernel, later: list[Stage], earlier: list[Stage]) -> bool:
     order = {s.name: i for i, s in enumerate(kernel.stages)}
-    found = [sorted(g, key=lambda s: order[s.name]) for g in groups if g]
-    return sorted(found, key=lambda g: order[g[-1].name])
+    return any(conflict(a, b) for b in later for a in earlier if order[a.name] < order[b.name])
+
+
+def _ordered(kernel: Kernel, groups: list[list[Stage]]) -> list[list[Stage]]:
+    """Return the groups so that each follows what it depends on; kernel order otherwise."""
+    order = {s.name: i for i, s in enumerate(kernel.stages)}
+    left = [sorted(g, key=lambda s: order[s.name]) for g in groups]
+    left.sort(key=lambda g: order[g[0].name])
+    found: list[list[Stage]] = []
+    while left:
+        ready = next(g for g in left
+                     if not any(_depends(kernel, g, other) for other in left if other is not g))
+        found.append(ready)
+        left.remove(ready)
+    return found
 
 
 def _shared_axes(kernel: Kernel, stages: list[Stage]) -> list[str]:
-    """Return the axes free in every stage, handed over element by element."""
+    """Return the axes free in every stage, along which they hand scratch over element by element."""
+    pairs = [(a, b) for i, a in enumerate(stages) for b in stages[i + 1:]]
     return [a.name for a in kernel.axes
             if all(s.role.get(a.name) == "free" for s in stages)
-            and aligned(kernel, stages, a.name)]
-
-
-def aligned(kernel: Kernel, stages: list[Stage], axis: str) -> bool:
-    """Return whether every buffer passed between `stages` is written and read at [.., axis, ..].
-
-    Then iteration v of a shared loop over `axis` touches only what iteration v wrote.
-    """
-    symbol = kernel.axis[axis].sym
-    written: dict[str, set[int]] = {}
-    for stage in stages:
-        for value in postorder(stage.roots()):
-            if value.op == "load" and value.data[0] in written:
-                if not written[value.data[0]] & _dims_of(value.data[1], symbol):
-                    return False
-        for store in stage.stores:
-            if kernel.buffer[store.buffer].kind == "output" and store.buffer in written:
-                return False
-            dims = _dims_of(store.index, symbol)
-            written[store.buffer] = written.get(store.buffer, dims) & dims
-    return True
-
-
-def _dims_of(where, symbol) -> set[int]:
-    """Return the dimensions whose index is exactly the symbol."""
-    return {d for d, e in enumerate(where)
-            if len(e.terms) == 1 and e.terms[0] == (symbol, 1) and not e.const} \
-        or (set(range(len(where))) if symbol.hi == 0 else set())
+            and not any(may_share(kernel, x, y, a.name) for x, y in pairs)]
 
 
 def print_nest(nest: Nest) -> str:
@@ -286,10 +367,10 @@ def print_nest(nest: Nest) -> str:
 
 def _extent_text(nest: Nest, name: str) -> str:
     ragged = ""
-    if name.endswith(".0"):
+    if name.endswith(".0") and name not in nest.merged:
         factor = split_factor(nest, name[:-2])
         if factor and nominal(nest, name[:-2]) % factor:
-            ragged = " ragged"
+            ragged = f" ragged {factor}"
     return f"{nominal(nest, name)}{ragged}"
 
 

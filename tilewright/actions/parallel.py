@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.actions.base import Action
+from tilewright.actions.depend import writes
 from tilewright.actions.mark import Mark
 from tilewright.actions.nest import Loop, Nest, leaves
 from tilewright.errors import Illegal
@@ -17,7 +18,8 @@ from tilewright.limits import Limits
 class Parallel(Mark):
     """Give each worker thread a contiguous share of an outermost loop.
 
-    Every stage beneath must be free along the loop, or hand its scratch over within it.
+    Every stage beneath must be free along the loop, or not use it and hand its scratch over
+    within it.
     """
 
     kind: ClassVar[str] = "parallel"
@@ -25,16 +27,25 @@ class Parallel(Mark):
     def check(self, nest: Nest, loop: Loop) -> None:
         if len(nest.paths[loop.name]) != 1:
             raise Illegal(f"parallel: cannot divide {loop.name} among workers (not outermost)")
-        below = list(leaves((loop,)))
-        for leaf in below:
+        below = set(leaves((loop,)))
+        for leaf in sorted(below):
             role = nest.role(loop.name, leaf)
             if role in ("reduce", "carry"):
                 raise Illegal(f"parallel: cannot divide {loop.name} among workers "
                               f"({role} axis of {leaf})")
-            if role == "absent" and any(nest.kernel.buffer[s.buffer].kind == "output"
-                                        for s in nest.stage_of(leaf).stores):
+            if role == "absent":
+                self._check_absent(nest, loop, leaf, below)
+
+    @staticmethod
+    def _check_absent(nest: Nest, loop: Loop, leaf: str, below: set[str]) -> None:
+        for buffer in sorted(writes(nest.stage_of(leaf))):
+            if nest.kernel.buffer[buffer].kind == "output":
                 raise Illegal(f"parallel: cannot divide {loop.name} among workers "
                               f"(every worker would write the output of {leaf})")
+            for other in nest.derived:
+                if other not in below and buffer in nest.reads(other):
+                    raise Illegal(f"parallel: cannot divide {loop.name} among workers "
+                                  f"(every worker would write {buffer}, which {other} reads)")
 
     @classmethod
     def candidates(cls, nest: Nest, limits: Limits) -> Iterator[Action]:

@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tilewright.actions.base import Action
+from tilewright.actions.depend import conflict, may_share, reads, writes
 from tilewright.actions.nest import (
+    BAND,
     Item,
     Leaf,
     Loop,
     Nest,
-    aligned,
+    base,
     chain,
     leaves,
     split_factor,
 )
 from tilewright.errors import Illegal
+from tilewright.kernel import Stage
 from tilewright.limits import Limits
 
 ROOT = "root"
@@ -30,8 +33,9 @@ class Place(Action):
     for s1:i: out[i] = g(t[i])          t[i] = f(i)
                                         out[i] = g(t[i])
 
-    Its scratch shrinks to the region that one iteration hands over. Legal where producer and
-    consumer index that scratch by the shared axes element for element.
+    Its scratch shrinks to the region that one iteration hands over. Legal where stages keep the
+    order in which they depend on one another, and hand buffers over element by element along every
+    axis that a common loop walks. A loop over an axis that the stage does not have repeats it.
     """
 
     stage: str
@@ -41,71 +45,98 @@ class Place(Action):
         if self.stage not in nest.kernel.stage:
             raise Illegal(f"place: cannot find stage {self.stage} "
                           f"(stages: {' '.join(nest.kernel.stage)})")
-        path = () if self.at == ROOT else nest.paths.get(self.at, ())
-        if self.at != ROOT:
-            nest.loop(self.at, "place")
-            if any(loop.kind in ("vectorize", "interleave") for loop in path):
-                raise Illegal(f"place: cannot place {self.stage} in the band loop {self.at}")
-        names = [loop.name for loop in path]
-        self._check(nest, names)
-        bound = {n.split(":")[-1]: n for n in names}
+        if any(c.stage == self.stage for c in nest.copies):
+            raise Illegal(f"place: cannot place {self.stage} (an operand of it is copied)")
+        path = self._path(nest)
+        body = _prune(nest.body, self.stage)
+        if any(f"{self.stage}:" in n[:len(self.stage) + 1] for n in _loops(body)):
+            raise Illegal(f"place: cannot place {self.stage} (its loops hold other stages)")
+        if self.at != ROOT and self.at not in _loops(body):
+            raise Illegal(f"place: cannot place {self.stage} in {self.at} "
+                          "(the loop holds nothing else)")
+        bound = {base(loop.name): loop.name for loop in path}
+        nest = self._renamed(nest, bound)
         loops: list[str] = []
         for axis in nest.kernel.stage[self.stage].axes():
-            nest = self._adopt_splits(nest, axis, bound)
-            loops += self._own_loops(nest, axis, bound)
+            loops += self._own_loops(axis, bound)
         own = chain(loops, (Leaf(self.stage),))
-        body = _insert(nest, _prune(nest.body, self.stage), self.at, own)
-        return nest.with_body(body)
-
-    def _adopt_splits(self, nest: Nest, axis: str, bound: dict[str, str]) -> Nest:
-        """Split the stage's axis as the loops around it that walk a part of it are split."""
-        for base, name in bound.items():
-            own = f"{self.stage}:{base[:-2]}"
-            if base.startswith(axis + ".") and split_factor(nest, own) == 0:
-                nest = replace(nest, splits=(*nest.splits, (own, split_factor(nest, name[:-2]))))
+        nest = nest.with_body(_insert(nest, body, self.at, own))
+        self._check(nest)
         return nest
 
-    def _own_loops(self, nest: Nest, axis: str, bound: dict[str, str]) -> list[str]:
+    def _path(self, nest: Nest) -> tuple[Loop, ...]:
+        """Return the loops around the place; raise Illegal where one cannot hold the stage."""
+        if self.at == ROOT:
+            return ()
+        nest.loop(self.at, "place")
+        stage = nest.kernel.stage[self.stage]
+        for loop in nest.paths[self.at]:
+            if loop.kind in BAND:
+                raise Illegal(f"place: cannot place {self.stage} in the band loop {loop.name}")
+            if loop.name.rpartition(":")[0] in nest.copy:
+                raise Illegal(f"place: cannot place {self.stage} in {loop.name} (a loop of a copy)")
+            if "*" in loop.name and set(nest.axes_of(loop.name)) & set(stage.axes()):
+                raise Illegal(f"place: cannot place {self.stage} in {loop.name} (loops are merged)")
+            role = nest.role(loop.name, self.stage)
+            if role in ("reduce", "carry"):
+                raise Illegal(f"place: cannot place {self.stage} in {loop.name} "
+                              f"({role} axis of the stage)")
+            if loop.kind == "parallel" and role == "absent":
+                raise Illegal(f"place: cannot place {self.stage} in {loop.name} "
+                              "(every worker would run it)")
+        return nest.paths[self.at]
+
+    def _renamed(self, nest: Nest, bound: dict[str, str]) -> Nest:
+        """Forget how the stage's own loops were split, and split them as the loops around are."""
+        mine = self.stage + ":"
+        splits = {n: f for n, f in nest.splits if not n.startswith(mine)}
+        for key, name in bound.items():
+            while key.endswith((".0", ".1")) and split_factor(nest, name[:-2]):
+                key, name = key[:-2], name[:-2]
+                if nest.kernel.stage[self.stage].role.get(key.split(".")[0]):
+                    splits[mine + key] = split_factor(nest, name)
+        merges = tuple(m for m in nest.merges if not m[0].startswith(mine))
+        partitions = tuple(p for p in nest.partitions if not p[0].startswith(mine))
+        return replace(nest, splits=tuple(splits.items()), merges=merges, partitions=partitions)
+
+    def _own_loops(self, axis: str, bound: dict[str, str]) -> list[str]:
         """Return the stage's loops for the part of an axis that no loop around it walks."""
         if axis in bound:
             return []
-        if any(b == axis or b.startswith(axis + ".") for b in bound):
-            return [n for half in (".0", ".1") for n in self._own_loops(nest, axis + half, bound)]
-        own = f"{self.stage}:{axis}"
-        return self._expand(nest, own)
+        if any(b.startswith(axis + ".") for b in bound):
+            return [n for half in (".0", ".1") for n in self._own_loops(axis + half, bound)]
+        return [f"{self.stage}:{axis}"]
 
-    def _expand(self, nest: Nest, own: str) -> list[str]:
-        if own in nest.factor:
-            return [n for half in (".0", ".1") for n in self._expand(nest, own + half)]
-        return [own]
+    def _check(self, nest: Nest) -> None:
+        """Raise Illegal where a dependence of the stage is broken."""
+        stage = nest.kernel.stage[self.stage]
+        for loop in nest.paths[self.stage]:
+            again = [b for b in sorted(writes(stage)) if b in reads(stage.roots())
+                     or any(s.combine and s.buffer == b for s in stage.stores)]
+            if again and nest.role(loop.name, self.stage) == "absent":
+                raise Illegal(f"place: cannot place {self.stage} in {loop.name} "
+                              f"(it would update {again[0]} again and again)")
+        order = {s.name: i for i, s in enumerate(nest.kernel.stages)}
+        for leaf in nest.derived:
+            other = nest.stage_of(leaf)
+            if other is not stage and conflict(stage, other):
+                first, second = (self.stage, leaf) if order[self.stage] < order[other.name] \
+                    else (leaf, self.stage)
+                self._check_pair(nest, first, second)
 
-    def _check(self, nest: Nest, names: list[str]) -> None:
-        kernel = nest.kernel
-        stage = kernel.stage[self.stage]
-        others = set()
-        if names:
-            others = set(leaves((nest.loop(names[0], "place"),))) & set(kernel.stage)
-        partners = [s for s in kernel.stages
-                    if s.name in others | {self.stage} and self._linked(kernel, stage, s)]
-        for name in names:
-            for axis in nest.axes_of(name):
-                role = stage.role.get(axis, "absent")
-                if role in ("reduce", "carry"):
-                    raise Illegal(f"place: cannot place {self.stage} in {name} "
-                                  f"({role} axis of the stage)")
-                if role == "free" and not aligned(kernel, partners, axis):
-                    raise Illegal(f"place: cannot place {self.stage} in {name} "
-                                  "(scratch is not handed over element by element)")
-
-    @staticmethod
-    def _linked(kernel, stage, other) -> bool:
-        if stage.name == other.name:
-            return True
-        written = {s.buffer for s in stage.stores}
-        reads = {b.name for b in kernel.buffers if other in kernel.readers(b.name)}
-        back = {s.buffer for s in other.stores}
-        mine = {b.name for b in kernel.buffers if stage in kernel.readers(b.name)}
-        return bool(written & reads or back & mine)
+    def _check_pair(self, nest: Nest, first: str, second: str) -> None:
+        stages: tuple[Stage, Stage] = nest.stage_of(first), nest.stage_of(second)
+        where = f"place: cannot place {self.stage} in {self.at} "
+        position = {leaf: i for i, leaf in enumerate(leaves(nest.body))}
+        if position[first] > position[second]:
+            raise Illegal(where + f"({first} has to run before {second})")
+        for a, b in zip(nest.paths[first], nest.paths[second]):
+            if a.name != b.name:
+                break
+            for axis in nest.axes_of(a.name):
+                reason = may_share(nest.kernel, *stages, axis)
+                if reason:
+                    raise Illegal(where + f"({reason})")
 
     @classmethod
     def candidates(cls, nest: Nest, limits: Limits) -> Iterator[Action]:
@@ -114,6 +145,18 @@ class Place(Action):
             for name, path in nest.paths.items():
                 if path and path[-1].name == name and path[-1].kind == "serial":
                     yield cls(stage, name)
+
+
+def _loops(items: tuple[Item, ...]) -> set[str]:
+    """Return the names of all loops of a tree."""
+    found: set[str] = set()
+    stack = list(items)
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Loop):
+            found.add(item.name)
+            stack += item.body
+    return found
 
 
 def _prune(items: tuple[Item, ...], stage: str) -> tuple[Item, ...]:
@@ -142,24 +185,12 @@ def _insert(nest: Nest, items: tuple[Item, ...], at: str, own: tuple[Item, ...])
                 return (*body[:position], *own, *body[position:])
         return (*body, *own)
 
-    if at == ROOT:
-        return put(items)
-    found = False
-
     def walk(body: tuple[Item, ...]) -> tuple[Item, ...]:
-        nonlocal found
         out: list[Item] = []
         for item in body:
             if isinstance(item, Loop):
-                if item.name == at:
-                    found = True
-                    item = replace(item, body=put(item.body))
-                else:
-                    item = replace(item, body=walk(item.body))
+                inner = put(item.body) if item.name == at else walk(item.body)
+                item = replace(item, body=inner)
             out.append(item)
         return tuple(out)
-
-    result = walk(items)
-    if not found:
-        raise Illegal(f"place: cannot place a stage in {at} (the loop holds nothing else)")
-    return result
+    return put(items) if at == ROOT else walk(items)

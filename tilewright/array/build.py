@@ -207,8 +207,25 @@ def remember(node: Node, leaf: Node) -> None:
         node.memo[KNOWN] = leaf
 
 
+def _reach_known(roots: Sequence[Node]) -> bool:
+    """Tell whether some node that `roots` need has a known value."""
+    seen = {id(node) for node in roots}
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if KNOWN in node.memo:
+            return True
+        for i in node.inputs:
+            if id(i) not in seen:
+                seen.add(id(i))
+                stack.append(i)
+    return False
+
+
 def with_known_values(roots: Sequence[Node]) -> list[Node]:
     """Return `roots` with every node of known value replaced by its leaf; iterative."""
+    if not _reach_known(roots):  # the usual case, and a much shorter walk
+        return list(roots)
     replaced: dict[int, Node] = {}
     stack = [(node, False) for node in roots]
     while stack:

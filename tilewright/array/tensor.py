@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     DeclaredMethods = object
 
-# the trace in force, if any (see jit.trace): an object with `storage(tensor)` and `realize(tensors)`
+# the trace in force, if any (see jit.trace): it has `storage(tensor)` and `realize(tensors)`
 tracing: ContextVar[Any] = ContextVar("tilewright_tracing", default=None)
 
 

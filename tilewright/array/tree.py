@@ -75,15 +75,16 @@ def flatten(tree: Any) -> tuple[list, Structure]:
 
 
 def _unflatten(structure: Structure, leaves: Iterator) -> Any:
-    kind = structure.kind
+    kind: Any = structure.kind
     if kind is None:
         return next(leaves)
     if kind is type(None):
         return None
     parts = [_unflatten(child, leaves) for child in structure.children]
     if issubclass(kind, dict):
-        pairs: Any = zip(structure.keys, parts)
-        return kind(pairs)
+        result = kind()
+        result.update(zip(structure.keys, parts))
+        return result
     return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
 

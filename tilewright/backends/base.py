@@ -36,6 +36,10 @@ class Backend(Protocol):
     def limits(self) -> Limits:
         """What the device can hold."""
 
+    @property
+    def identity(self) -> str:
+        """What object code depends on, besides its source: the device and the compiler."""
+
     def render(self, programs: Sequence[Program], binding: Binding) -> str:
         """Return the source of a kernel. Raises BackendError for what the target lacks."""
 

@@ -20,9 +20,9 @@ class Operand:
 class KernelCall:
     """Run `kernel` on memory; operands pair with ``kernel.inputs`` and ``kernel.outputs``.
 
-    An input is a source or an output of an earlier call. Each output is one dense row-major node, or
-    (a concat of many pieces) the part of it from `offset` on that this call fills: several calls
-    with the same output node then fill it together, and each element is written by one of them.
+    An input is a source or an output of an earlier call. Each output is one dense row-major node,
+    or (a concat of many pieces) the part of it from `offset` on that this call fills: several
+    calls with the same output node then fill it together, each element written by one of them.
     """
 
     kernel: Kernel

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from math import prod
 
+from tilewright.fusion.axes import Splits
 from tilewright.fusion.calls import HostCall, KernelCall
-from tilewright.fusion.group import Cluster, Grouping, find, group
-from tilewright.fusion.pull import Puller, Splits
+from tilewright.fusion.clusters import Cluster, find
+from tilewright.fusion.group import Grouping, group
+from tilewright.fusion.pull import Puller
 from tilewright.fusion.tidy import tidy
 from tilewright.graph import Node, postorder
 from tilewright.limits import Limits
@@ -40,7 +42,8 @@ def _ordered(groups: list[tuple[Cluster, list[KernelCall | HostCall]]]) -> list:
 
     That keeps intermediates short-lived, which an order by level would not.
     """
-    maker = {id(node): n for n, (cluster, _) in enumerate(groups) for node in cluster.roots.values()}
+    maker = {id(node): n for n, (cluster, _) in enumerate(groups)
+             for node in cluster.roots.values()}
     serial = [max(n.serial for n in cluster.roots.values()) for cluster, _ in groups]
     waiting, users = [], [[] for _ in groups]
     for n, (_, calls) in enumerate(groups):
@@ -101,7 +104,7 @@ def _pull(grouping: Grouping, cluster: Cluster, roots: list[Node],
         puller = Puller(grouping, cluster, splits)
         for node in roots:
             puller.root(node, pieces)
-        again = puller.granted()
+        again = puller.axes.granted()
         if not _spill(puller, grouping) and not again:
             break
     return puller
@@ -113,7 +116,7 @@ def _spill(puller: Puller, grouping: Grouping) -> bool:
     if not puller.shared or not any(d.reduce or d.carry for d in drafts):
         return False
     common = set.intersection(*(set(d.free) for d in drafts))
-    row = prod(n for a, n in puller.axes.items() if a not in common)
+    row = prod(n for a, n in puller.axes.sizes.items() if a not in common)
     before = len(puller.splits.spill)
     for node in puller.shared.values():
         while node.op.kind == "movement":

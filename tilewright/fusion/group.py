@@ -1,9 +1,9 @@
 """Which nodes are computed together: every node gets a home cluster, or floats.
 
-A *floating* node depends only on memory; whoever needs it computes it in place. A node with a home is
-computed in that cluster, and read from memory by the others. A cluster has a level above those of
-all clusters it reads, so the clusters stay acyclic whatever joins: a node may join a cluster only if
-everything else it needs has a lower level. One forward walk, constant work per node.
+A *floating* node depends only on memory; whoever needs it computes it in place. A node with a home
+is computed in that cluster, and read from memory by the others. A cluster has a level above those
+of all clusters it reads, so the clusters stay acyclic whatever joins: a node may join a cluster
+only if everything else it needs has a lower level. One forward walk, constant work per node.
 
     floats     sources, movements, cheap elementwise nodes, dear ones with one reader, gathers
     new home   reductions, scans, concat, scatter, host calls; dear nodes with several readers,
@@ -17,54 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.fusion import spaces
+from tilewright.fusion.clusters import Cluster, Info, find
 from tilewright.fusion.spaces import Space
 from tilewright.graph import Node
 from tilewright.limits import Limits
 
 CHEAP = 4  # elementwise operations that are better repeated than stored
 SOLO = ("concat", "scatter", "call")
-
-
-class Cluster:
-    """Nodes that one kernel computes; `frame` is its widest index space."""
-
-    __slots__ = ("contraction", "count", "frame", "free", "kind", "level", "merged", "number",
-                 "read", "roots", "row_bytes", "staged")
-
-    def __init__(self, number: int, kind: str, frame: tuple[int, ...], level: int, itemsize: int):
-        self.number, self.kind, self.frame, self.level = number, kind, frame, level
-        self.count = 0
-        self.merged: Cluster | None = None
-        self.read = False  # others rely on its level
-        self.staged = self.contraction = False
-        self.free = frozenset(range(len(frame)))  # axes that every stage keeps free
-        self.row_bytes = itemsize
-        self.roots: dict[int, Node] = {}
-
-
-class Info:
-    """What grouping knows of one node."""
-
-    __slots__ = ("cost", "dear", "expanded", "home", "lead", "level", "space", "staged")
-
-    def __init__(self) -> None:
-        self.home: Cluster | None = None
-        self.space: Space | None = None
-        self.level = 0  # the highest level read, where it floats
-        self.cost = 0  # elementwise operations since memory
-        self.dear = False  # a transcendental since memory or a stage
-        self.expanded = False  # a broadcast since the last operation
-        self.staged = False  # needs a reduction of its own cluster
-        self.lead = (0, 0)  # size and serial of the largest memory read
-
-
-def find(cluster: Cluster) -> Cluster:
-    """Return the cluster that `cluster` has been merged into."""
-    while cluster.merged is not None:
-        if cluster.merged.merged is not None:
-            cluster.merged = cluster.merged.merged
-        cluster = cluster.merged
-    return cluster
 
 
 class Grouping:
@@ -78,6 +37,8 @@ class Grouping:
         self.rows: set[int] = set()
         self.uses: dict[int, int] = {}
         self.wanted: set[int] = set()
+        self.inside: dict[int, Node] = {}  # reduction -> the one dissolved in it
+        self.dissolved: set[int] = set()
         self.beside: dict[tuple, Cluster] = {}  # by level, frame and lead
 
     def home(self, node: Node) -> Cluster | None:
@@ -92,7 +53,7 @@ class Grouping:
         """Give `node` a cluster of its own over the index space `shape`."""
         cluster = Cluster(len(self.clusters), kind, spaces.frame_of(shape), level,
                           node.dtype.itemsize)
-        cluster.count = 1 + info.cost
+        cluster.count, cluster.start = 1 + info.cost, info.cost
         self.clusters.append(cluster)
         info.home, info.cost = cluster, 0
         return cluster
@@ -119,7 +80,7 @@ class Grouping:
     def join(self, node: Node, cluster: Cluster, inputs: Sequence[Info], others: int) -> bool:
         """Return whether `node` may join `cluster`; `others` is the level its other inputs need."""
         cost = 1 + sum(i.cost for i in inputs)
-        if cluster.kind in SOLO or cluster.count + cost > self.cap:
+        if cluster.kind or cluster.count + cost > self.cap:
             return False
         if cluster.level <= others:
             if cluster.read:
@@ -130,7 +91,7 @@ class Grouping:
 
     def unite(self, a: Cluster, b: Cluster) -> Cluster | None:
         """Merge two clusters of one level and frame; None where that does not pay."""
-        if a.level != b.level or a.frame != b.frame or a.kind in SOLO or b.kind in SOLO \
+        if a.level != b.level or a.frame != b.frame or a.kind or b.kind \
                 or a.contraction or b.contraction or a.count + b.count > self.cap:
             return None
         free = a.free & b.free
@@ -282,6 +243,8 @@ class Grouping:
     def _reduce(self, node: Node, info: Info, x: Info) -> None:
         source = node.inputs[0]
         gone = node.attrs.axes if node.op.kind == "reduce" else (node.attrs.axis,)
+        if self._dissolve(node):
+            x = self.infos[id(source)]
         if x.home is not None and x.space is not None and node.op.kind == "reduce":
             cluster = find(x.home)
             space = spaces.reduced(x.space, source.shape, gone)
@@ -295,13 +258,54 @@ class Grouping:
         info.cost = x.cost if x.home is None else 0
         cluster = self.new(node, info, self.level_of(x) + 1, source.shape)
         cluster.staged = info.staged = True
-        cluster.contraction = _is_contraction(node, self.infos)
+        cluster.contraction = self._is_contraction(node)
         cluster.row_bytes = source.dtype.itemsize
         full = spaces.whole(cluster.frame)
         kept = spaces.reduced(full, source.shape, gone) if 0 not in source.shape else None
         cluster.free = frozenset() if kept is None else spaces.axes_of(kept, cluster.frame)
         info.space = kept if node.op.kind == "reduce" or kept is None else full
         self.join_beside(cluster, info)
+
+    def _dissolve(self, node: Node) -> bool:
+        """Merge a reduction of a reduction: ``sum_k sum_j x -> sum_kj x``, also through movements.
+
+        Only where the inner one has no other reader and is not computed much more often for it.
+        """
+        if node.op.kind != "reduce" or node.attrs.kind.startswith("arg"):
+            return False
+        chain: list[Node] = []
+        inner = node.inputs[0]
+        while inner.op.kind == "movement" and self.uses[id(inner)] == 1:
+            chain.append(inner)
+            inner = inner.inputs[0]
+        info = self.infos[id(inner)]
+        if inner.op.kind != "reduce" or inner.attrs.kind != node.attrs.kind \
+                or self.uses[id(inner)] > 1 or is_trivial(inner) or info.home is None \
+                or not 0 < node.inputs[0].size <= 2 * inner.size or 0 in inner.inputs[0].shape:
+            return False
+        cluster, x = info.home, self.infos[id(inner.inputs[0])]
+        if cluster.merged is not None or cluster.kind or cluster.count != 1 + cluster.start \
+                or cluster.roots:
+            return False
+        cluster.kind = "dissolved"
+        self.inside[id(node)] = inner
+        self.dissolved.add(id(inner))
+        info.home, info.space, info.staged = None, None, False
+        info.level, info.cost, info.dear = self.level_of(x), cluster.start, x.dear
+        for view in reversed(chain):
+            again = self.infos[id(view)] = Info()
+            again.lead = info.lead
+            self._follow(view, again, self.infos[id(view.inputs[0])])
+        return True
+
+    def _is_contraction(self, node: Node) -> bool:
+        """Return whether a sum of products reuses each operand along some axis."""
+        if node.op.kind != "reduce" or node.attrs.kind != "sum":
+            return False
+        body = node.inputs[0]
+        while body.op.name == "cast" or body.op.kind == "movement" or id(body) in self.dissolved:
+            body = body.inputs[0]
+        return body.op.name == "multiply" and all(self.infos[id(i)].expanded for i in body.inputs)
 
     def _evict(self, node: Node, cluster: Cluster) -> None:
         """Let the last cheap operations before `node`'s only reader float, to be computed there.
@@ -367,16 +371,6 @@ def is_trivial(node: Node) -> bool:
     """Return whether a reduction or scan runs along axes of size 1 only."""
     axes = node.attrs.axes if node.op.kind == "reduce" else (node.attrs.axis,)
     return all(node.inputs[0].shape[a] == 1 for a in axes)
-
-
-def _is_contraction(node: Node, infos: dict[int, Info]) -> bool:
-    """Return whether the node sums products of operands that are each reused along some axis."""
-    if node.op.kind != "reduce" or node.attrs.kind != "sum":
-        return False
-    body = node.inputs[0]
-    while body.op.name in ("cast", "permute", "reshape"):
-        body = body.inputs[0]
-    return body.op.name == "multiply" and all(infos[id(i)].expanded for i in body.inputs)
 
 
 def group(order: Sequence[Node], outputs: Sequence[Node], limits: Limits) -> Grouping:

@@ -1,8 +1,8 @@
 """From the nodes of one cluster to stages over symbolic axes.
 
-Starting from what must be stored, each node is pulled at an index: a movement changes the index, an
-elementwise operation becomes a value over its inputs at the same index, memory becomes a load, and a
-reduction becomes a stage of its own that writes scratch. Nothing here recurses: graphs are deep.
+Starting from what must be stored, each node is pulled at an index: a movement changes the index,
+an elementwise operation becomes a value over its inputs at the same index, memory becomes a load,
+and a reduction becomes a stage of its own that writes scratch. Nothing recurses: graphs are deep.
 
 Reshapes may leave divisions. Where an axis can be split at the boundary that a division asks for,
 the split is recorded, and the caller pulls again with that axis in two (see `Draft.splits`).
@@ -10,16 +10,17 @@ the split is recorded, and the caller pulls again with that axis in two (see `Dr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from tilewright.dtypes import accumulator, bool_, int64
-from tilewright.fusion.group import Cluster, Grouping, is_trivial
-from tilewright.fusion.maps import MAPS, ZERO, Index, flat, unflat
+from tilewright.fusion.axes import Axes, Splits
+from tilewright.fusion.clusters import Cluster
+from tilewright.fusion.draft import Draft, Memory
+from tilewright.fusion.group import Grouping, is_trivial
+from tilewright.fusion.maps import MAPS, Index, flat, unflat
 from tilewright.graph import Node
 from tilewright.index import Expr, Sym, symbols
-from tilewright.index.expr import Quotient, Remainder
-from tilewright.kernel.kernel import Let, State, Store
+from tilewright.kernel.kernel import Let, Store
 from tilewright.kernel.reductions import make_state
 from tilewright.kernel.value import Value, const_bits, load, make
 from tilewright.kernel.value import const as constant
@@ -31,53 +32,19 @@ Key = tuple[int, int, int]
 COMBINE = {"set": "", "add": "add", "multiply": "multiply", "max": "max", "min": "min"}
 
 
-@dataclass
-class Draft:
-    """A stage being made: axes by symbol name and role, and what it computes."""
-
-    free: tuple[str, ...]
-    stores: list[Store]
-    reduce: tuple[str, ...] = ()
-    carry: tuple[str, ...] = ()
-    state: State | None = None
-    apart: bool = False  # never joined with another stage
-
-
-@dataclass
-class Memory:
-    """A buffer of the kernel: what node it holds, or scratch over the dimensions `axes`."""
-
-    name: str
-    kind: str
-    dtype: object
-    shape: tuple[int, ...]
-    node: Node | None = None
-    axes: tuple[str, ...] = ()
-
-
-@dataclass
-class Splits:
-    """Axes to make in pieces: (node id, dimension) -> extents of the pieces, outermost first."""
-
-    pieces: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    spill: set[int] = field(default_factory=set)
-
-
 class Puller:
     """Pulls one cluster; afterwards `drafts`, `axes`, `memory` and `lets` describe the kernel."""
 
-    def __init__(self, grouping: Grouping, cluster: Cluster | None, splits: Splits):
+    def __init__(self, grouping: Grouping, cluster: Cluster, splits: Splits):
         self.grouping, self.cluster, self.splits = grouping, cluster, splits
         self.drafts: list[Draft] = []
-        self.axes: dict[str, int] = {}  # extents by name, in order
-        self.origin: dict[str, tuple[tuple[int, int], int]] = {}  # (node, dimension), piece
-        self.pinned: set[str] = set()
+        self.axes = Axes(cluster, splits)
         self.memory: dict[str, Memory] = {}
         self.inputs: dict[int, str] = {}
         self.scratch: dict[int, tuple[str, Index]] = {}
         self.lets: dict[str, Let] = {}
-        self.requests: dict[tuple[tuple[int, int], int], set[int]] = {}
         self.shared: dict[int, Node] = {}
+        self._over: dict[int, Index] = {}  # per dissolved sum: the axes it is summed over
         self._memo: dict[Key, Value] = {}
         self._owner: dict[Key, int] = {}
         self._moved: dict[Key, tuple[tuple[Node, Index, Guards], Guards]] = {}
@@ -85,88 +52,14 @@ class Puller:
         self._interned: dict[tuple, tuple] = {(): ()}
         self._lets_made: dict[tuple, Expr] = {}
 
-    # --- axes
-
-    def axis(self, owner: tuple[int, int], extent: int) -> Expr:
-        """Make the axis (in pieces where it was split) of one dimension of a node."""
-        if extent == 1:
-            return ZERO
-        pieces = self.splits.pieces.get(owner, [extent])
-        result, stride = ZERO, 1
-        made = []
-        for number in range(len(pieces) - 1, -1, -1):
-            name = f"x{len(self.axes) + number}"
-            made.append((name, pieces[number], number))
-            result = Expr(((Sym(name, 0, max(pieces[number] - 1, 0)), stride),), 0) + result
-            stride *= pieces[number]
-        for name, size, number in reversed(made):
-            self.axes[name] = size
-            self.origin[name] = (owner, number)
-        return result
-
-    def match(self, node: Node, dims: Sequence[int], used: set[str], whole: int = -1) -> Index:
-        """Return an index over dimensions `dims` of node's shape on kernel axes not in `used`.
-
-        Existing axes are taken where a run of them has the extent; else axes are made. Dimension
-        `whole` is one axis.
-        """
-        result = []
-        used = set(used)
-        for d in dims:
-            extent = node.shape[d]
-            run = self._run(extent, used) if extent != 1 else []
-            if d == whole and run and len(run) > 1:
-                run = None
-            if run is None:
-                expr = self.axis((id(node), d), extent)
-                used |= {s.name for s in symbols(expr)}
-            else:
-                expr, stride = ZERO, 1
-                for name in reversed(run):
-                    size = self.axes[name]
-                    expr = Expr(((Sym(name, 0, max(size - 1, 0)), stride),), 0) + expr
-                    stride *= size
-                used |= set(run)
-            result.append(expr)
-        return self._intern(tuple(result))
-
-    def _run(self, extent: int, used: set[str]) -> list[str] | None:
-        names = list(self.axes)
-        if extent == 0:
-            return next(([n] for n in names if n not in used and not self.axes[n]), None)
-        for start in range(len(names)):
-            size, run = 1, []
-            for name in names[start:]:
-                size *= self.axes[name]
-                if name in used or not size or extent % size:
-                    break
-                run.append(name)
-                if size == extent:
-                    return run
-        return None
-
     def _intern(self, items: tuple) -> tuple:
         return self._interned.setdefault(items, items)
 
-    def names(self, index: Sequence[Expr]) -> tuple[str, ...]:
-        """Return the axes in an index, outermost first."""
-        found = {s.name for expr in index for s in symbols(expr)}
-        return tuple(name for name in self.axes if name in found)
-
-    def _plain(self, shape: Sequence[int], index: Index) -> bool:
-        """Return whether `index` walks all of `shape`, each axis once."""
-        seen: set[str] = set()
-        for expr, extent in zip(index, shape):
-            size = 1
-            for atom, coef in sorted(expr.terms, key=lambda t: t[1]):
-                if not isinstance(atom, Sym) or atom.name not in self.axes \
-                        or atom.name in seen or coef != size:
-                    return False
-                seen.add(atom.name)
-                size *= self.axes[atom.name]
-            if expr.const or size != extent:
-                return False
-        return True
+    def match(self, node: Node, dims: Sequence[int], used: set[str], whole: int = -1) -> Index:
+        """Lay dimensions of a node on the kernel's axes; see `Axes.match`."""
+        space = self.grouping.infos[id(node)].space \
+            if self.grouping.home(node) is self.cluster else None
+        return self._intern(self.axes.match(node, dims, used, space, whole))
 
     # --- memory
 
@@ -185,11 +78,11 @@ class Puller:
     def _new_scratch(self, node: Node, index: Index) -> Store:
         """Make scratch for `node` computed at `index`; returns its store, value to be filled."""
         name = f"tmp{len(self.memory)}"
-        axes = self.names(index)
+        axes = self.axes.names(index)
         self.memory[name] = Memory(name, "scratch", node.dtype,
-                                   tuple(self.axes[a] for a in axes), None, axes)
+                                   tuple(self.axes.sizes[a] for a in axes), None, axes)
         self.scratch[id(node)] = name, index
-        where = tuple(Expr(((Sym(a, 0, max(self.axes[a] - 1, 0)), 1),), 0) for a in axes)
+        where = tuple(Expr(((Sym(a, 0, max(self.axes.sizes[a] - 1, 0)), 1),), 0) for a in axes)
         return Store(name, where, constant(0, node.dtype))
 
     def _read_scratch(self, node: Node, index: Index, guards: Guards) -> Value:
@@ -198,10 +91,10 @@ class Puller:
         found: dict[str, Expr] = {}
         for expr, at in zip(made, index):
             digits = sorted(expr.terms, key=lambda t: -t[1])  # outermost first
-            sizes = [self.axes[atom.name] for atom, _ in digits]
+            sizes = [self.axes.sizes[atom.name] for atom, _ in digits]
             for (atom, _), digit in zip(digits, [at] if len(sizes) == 1 else unflat(at, sizes)):
                 found[atom.name] = digit
-        self._ask(found.values())
+        self.axes.ask(found.values())
         where = [found[a] for a in memory.axes]
         return load(name, tuple(where), node.dtype, guards)
 
@@ -227,13 +120,14 @@ class Puller:
 
     def _step(self, item, key: Key, stack: list) -> Value | None:
         """Return the item's value, or None after pushing what it waits for."""
-        node, index, guards, owner = item
+        node, index, guards, _ = item
         kind = node.op.kind
         if 0 in node.shape:  # only empty loops come here
             return constant(0, node.dtype)
         if kind == "source":
             return self._source(node, index, guards)
-        if kind == "movement" or kind in ("reduce", "cumulate") and is_trivial(node):
+        if kind == "movement" or id(node) in self.grouping.dissolved \
+                or kind in ("reduce", "cumulate") and is_trivial(node):
             return self._move(item, key, stack)
         home = self.grouping.home(node)
         if home is not None and home is not self.cluster or kind in ("concat", "scatter", "call"):
@@ -284,9 +178,12 @@ class Puller:
         if known is None:
             if node.op.kind == "reduce" and node.attrs.kind.startswith("arg"):
                 return constant(0, int64)
-            inner, tests = MAPS[node.op.name](node, index)
+            if id(node) in self.grouping.dissolved:
+                inner, tests = _insert(index, node.attrs.axes, self._over[id(node)]), ()
+            else:
+                inner, tests = MAPS[node.op.name](node, index)
             if node.op.name == "reshape":
-                self._ask(inner)
+                self.axes.ask(inner)
             tests = tuple(t for t in tests if t.op != "const" or t.data == b"\0")
             if any(t.op == "const" for t in tests):
                 return constant(0, node.dtype)
@@ -298,8 +195,8 @@ class Puller:
         if args is None:
             return None
         value = args[0]
-        if not tests or value.op == "load" and all(any(t is g for g in value.args) for t in tests):
-            return value  # a guarded load is 0 outside by itself
+        if not tests or _zero_outside(value, tests):
+            return value
         inside = tests[0]
         for t in tests[1:]:
             inside = make("bitwise_and", (inside, t), bool_)
@@ -339,7 +236,7 @@ class Puller:
             if value is None:
                 return None
             store = self._new_scratch(node, at)
-            self.drafts.append(Draft(self.names(at), [_with(store, value)]))
+            self.drafts.append(Draft(self.axes.names(at), [_with(store, value)]))
         return self._read_scratch(node, index, guards)
 
     def _open(self, node: Node, index: Index, guards: Guards,
@@ -348,11 +245,19 @@ class Puller:
         opened = self._opened.get(id(node))
         if opened is None:
             whole = node.attrs.axis if node.op.kind == "cumulate" else -1
-            fits = not guards and self._plain(node.shape, index) \
+            fits = not guards and self.axes.walks(node.shape, index) \
                 and (whole < 0 or len(index[whole].terms) == 1)
             at = index if fits else self.match(node, range(node.ndim), set(), whole)
             used = {s.name for expr in at for s in symbols(expr)}
-            opened = self._opened[id(node)] = at, self.match(node.inputs[0], gone, used)
+            over = self.match(node.inputs[0], gone, used)
+            within = self.grouping.inside.get(id(node))
+            while within is not None:
+                used |= {s.name for expr in over for s in symbols(expr)}
+                more = self.match(within.inputs[0], sorted(within.attrs.axes), used)
+                self._over[id(within)] = more
+                over += more
+                within = self.grouping.inside.get(id(within))
+            opened = self._opened[id(node)] = at, over
         return opened
 
     def _reduction(self, item, stack: list) -> bool:
@@ -362,10 +267,8 @@ class Puller:
         scan = node.op.kind == "cumulate"
         gone = () if scan else tuple(sorted(node.attrs.axes))
         at, over = self._open(node, index, guards, gone)
-        inner = list(at)
-        for d, expr in zip(gone, over):
-            inner.insert(d, expr)
-        args = self._arguments([(x, self._intern(tuple(inner)), ())], -id(node), stack)
+        inner = self._intern(_insert(at, gone, over))
+        args = self._arguments([(x, inner, ())], -id(node), stack)
         if args is None:
             return False
         value = args[0]
@@ -382,12 +285,13 @@ class Puller:
             result = make("cast", (result,), node.dtype)
         store = _with(self._new_scratch(node, at), result)
         if scan:
-            carry = self.names([at[node.attrs.axis]])
-            self.pinned |= set(carry)
-            free = tuple(a for a in self.names(at) if a not in carry)
+            carry = self.axes.names([at[node.attrs.axis]])
+            self.axes.pinned |= set(carry)
+            free = tuple(a for a in self.axes.names(at) if a not in carry)
             self.drafts.append(Draft(free, [store], (), carry, state))
         else:
-            self.drafts.append(Draft(self.names(at), [store], self.names(over), (), state))
+            self.drafts.append(
+                Draft(self.axes.names(at), [store], self.axes.names(over), (), state))
         return True
 
     # --- roots
@@ -396,7 +300,7 @@ class Puller:
         """Make the stages that store `node`; of a concat, only `pieces` where given."""
         if not node.size:
             index = self.match(node, range(node.ndim), set())
-            self.drafts.append(Draft(self.names(index), [Store(
+            self.drafts.append(Draft(self.axes.names(index), [Store(
                 self.output(node), (flat(index, node.shape),), constant(0, node.dtype))]))
             return None
         if self.grouping.home(node) is self.cluster and node.op.kind in ("concat", "scatter"):
@@ -404,7 +308,7 @@ class Puller:
         index = self.match(node, range(node.ndim), set())
         value = self.value(node, index)
         store = Store(self.output(node), (flat(index, node.shape),), value)
-        self.drafts.append(Draft(self.names(index), [store]))
+        self.drafts.append(Draft(self.axes.names(index), [store]))
         return None
 
     def _concat(self, node: Node, pieces: range | None) -> None:
@@ -419,7 +323,7 @@ class Puller:
                 index = self.match(piece, range(piece.ndim), set())
                 value = self.value(piece, index)
                 where = tuple(i + offset if d == axis else i for d, i in enumerate(index))
-                self.drafts.append(Draft(self.names(index), [
+                self.drafts.append(Draft(self.axes.names(index), [
                     Store(name, (flat(where, node.shape),), value)], apart=True))
             offset += piece.shape[axis]
 
@@ -429,8 +333,8 @@ class Puller:
         name = self.output(node)
         index = self.match(x, range(x.ndim), set())
         value = self.value(x, index)
-        self.drafts.append(Draft(self.names(index), [Store(name, (flat(index, x.shape),), value)],
-                                 apart=True))
+        copy = Store(name, (flat(index, x.shape),), value)
+        self.drafts.append(Draft(self.axes.names(index), [copy], apart=True))
         index = self.match(updates, range(updates.ndim), set())
         rank = where[0].ndim
         at = self._intern(index[:rank])
@@ -442,51 +346,26 @@ class Puller:
         target = tuple(self._let(v, n, False) for v, n in zip(picked, x.shape)) + index[rank:]
         store = Store(name, (flat(target, x.shape),), self.value(updates, index),
                       COMBINE[node.attrs.mode], tuple(g for g in guards if g.op != "const"))
-        carry = self.names(at)
-        self.drafts.append(Draft(tuple(a for a in self.names(index) if a not in carry),
+        carry = self.axes.names(at)
+        self.drafts.append(Draft(tuple(a for a in self.axes.names(index) if a not in carry),
                                  [store], (), carry, apart=True))
 
-    # --- splits
+def _insert(index: Index, axes: Sequence[int], over: Index) -> Index:
+    """Return `index` with `over` at the dimensions `axes` of the result."""
+    result = list(index)
+    for d, expr in zip(sorted(axes), over):
+        result.insert(d, expr)
+    return tuple(result)
 
-    def _ask(self, index: Iterable[Expr]) -> None:
-        """Record the splits that would remove the divisions of a reshape's index."""
-        work = list(index)
-        while work:
-            for atom, _ in work.pop().terms:
-                if isinstance(atom, (Quotient, Remainder)):
-                    work.append(atom.body)
-                    for inner, coef in atom.body.terms:
-                        self._ask_axis(inner, abs(coef), atom.divisor)
 
-    def _ask_axis(self, atom: object, coef: int, divisor: int) -> None:
-        if not isinstance(atom, Sym) or atom.name not in self.axes or divisor % coef:
-            return
-        factor, extent = divisor // coef, self.axes[atom.name]
-        if 1 < factor < extent and extent % factor == 0:
-            self.requests.setdefault(self.origin[atom.name], set()).add(factor)
-
-    def granted(self) -> bool:
-        """Move requests into `splits`; returns whether another pull would be different."""
-        pinned = {self.origin[name] for name in self.pinned}
-        changed = False
-        for (owner, piece), factors in sorted(self.requests.items(), key=lambda r: -r[0][1]):
-            if (owner, piece) in pinned:
-                continue
-            inner = 1
-            sizes = []
-            for factor in sorted(factors):
-                if factor % inner == 0:
-                    sizes.append(factor // inner)
-                    inner = factor
-            if owner in self.splits.pieces:
-                pieces = self.splits.pieces[owner]
-            else:
-                name = next(n for n, o in self.origin.items() if o == (owner, piece))
-                pieces = self.splits.pieces[owner] = [self.axes[name]]
-            sizes.append(pieces[piece] // inner)
-            pieces[piece:piece + 1] = list(reversed(sizes))
-            changed = True
-        return changed
+def _zero_outside(value: Value, tests: Guards) -> bool:
+    """Return whether the value is 0 by itself where a test fails: guarded loads are."""
+    if value.op == "multiply":  # 0 * 0, not 0 * x: x may be infinite
+        return all(_zero_outside(a, tests) for a in value.args if a.op in ("load", "cast")) \
+            and all(a.op in ("load", "cast") for a in value.args)
+    if value.op == "cast":
+        return value.args[0].op == "load" and _zero_outside(value.args[0], tests)
+    return value.op == "load" and all(any(t is g for g in value.args) for t in tests)
 
 
 def _with(store: Store, value: Value) -> Store:

@@ -3,9 +3,9 @@
     Frame := extents of the cluster's widest index space, axes of size 1 left out
     Space := (axis, divisor, extent)..      digits of the node's flat index, most significant first
 
-A digit is ``(axis // divisor) % extent``. Reshapes keep a space, whatever the shapes: so two nodes of
-one space are the same elements in the same order. Grouping only compares spaces: where one cannot be
-followed (None), nodes are kept apart.
+A digit is ``(axis // divisor) % extent``. Reshapes keep a space, whatever the shapes: so two nodes
+of one space are the same elements in the same order. Grouping only compares spaces: where one
+cannot be followed (None), nodes are kept apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions of trees: `jit` compiles them, `grad`, `value_and_grad` and `vjp` differentiate them."""
+"""Functions of trees: `jit` compiles; `grad`, `value_and_grad` and `vjp` differentiate."""
 
 from tilewright.jit.function import Jit, jit
 from tilewright.jit.gradient import grad, value_and_grad, vjp

@@ -29,11 +29,17 @@ from tilewright.graph import Node, buffer
 from tilewright.jit.capture import Fact
 from tilewright.jit.places import MISSING, same_value
 from tilewright.jit.structure import Structure, assemble, is_namedtuple
-from tilewright.jit.trace import Hole, Traced
+from tilewright.jit.trace import Hole, Traced, trace_lock
 from tilewright.random import GENERATOR
 from tilewright.runtime.storage import Storage
 
 MISS: Any = type("Miss", (), {})()
+
+
+def settle(tensors: Sequence[Tensor]) -> None:
+    """Compute tensors; waits until no other thread has holes in their place."""
+    with trace_lock:
+        realize(tensors)
 
 
 def number_storage(value: Any, dtype: DType) -> Storage:
@@ -86,7 +92,7 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
-            "MISS": MISS, "MISSING": MISSING, "Tensor": Tensor, "realize": realize, "wrap": wrap,
+            "MISS": MISS, "MISSING": MISSING, "Tensor": Tensor, "settle": settle, "wrap": wrap,
             "buffer": buffer, "is_like": is_like, "array_is_like": array_is_like, "own": own,
             "same_value": same_value, "same_static": same_static, "ndarray": np.ndarray,
             "generic": np.generic, "number_storage": number_storage, "tuple_new": tuple.__new__,
@@ -253,7 +259,7 @@ class Binder:
             w.line("try:")
             w.line(inputs(), 2)
             w.line("except AttributeError:")
-            w.line(f"realize([{tensors}])", 2)
+            w.line(f"settle([{tensors}])", 2)
             w.line(inputs(), 2)
         else:
             w.line(inputs())
@@ -333,14 +339,14 @@ class Binder:
 
     def _effects(self, places: dict[Node, int]) -> None:
         w = self.writer
-        new = [f"w{i}" for i in range(len(self.traced.handle_writes) + len(self.traced.place_writes))]
-        nodes = [(n, False) for _, n in self.traced.handle_writes]
-        nodes += [(n, weak) for _, n, weak in self.traced.place_writes]
+        handles, variables = self.traced.handle_writes, self.traced.place_writes
+        new = [f"w{i}" for i in range(len(handles) + len(variables))]
+        nodes = [(n, False) for _, n in handles] + [(n, weak) for _, n, weak in variables]
         for name, (node, weak) in zip(new, nodes):
             w.line(f"{name} = {self._value(node, places, weak)}")
-        for name, (hole, _) in zip(new, self.traced.handle_writes):
+        for name, (hole, _) in zip(new, handles):
             w.line(f"{self.variables[id(hole)]}._node = {name}._node")
-        for name, (place, *_) in zip(new[len(self.traced.handle_writes):], self.traced.place_writes):
+        for name, (place, *_) in zip(new[len(handles):], variables):
             w.line(f"{w.constant(place)}.put({name})")
         for name in dict.fromkeys(self._donate):
             w.line(f"{name}._node = donated")

@@ -1,10 +1,11 @@
 """Captured Python state: everything outside its arguments that a traced function reads.
 
-While a function is traced, every Python code object that it enters is noted. Its globals, the cells
-and defaults of its function, and, of every object reached from there, the attributes whose names occur
-in any code entered, are *places* whose values become *facts*: a later call is like this trace if
-all facts still hold. No value flow is followed: from the same places with the same contents, the same
-function reads the same things (by induction over its reads), so checking the places is enough.
+While a function is traced, every Python code object that it enters is noted. Its globals, the
+cells and defaults of its function, and, of every object reached from there, the attributes whose
+names occur in any code entered, are *places* whose values become *facts*: a later call is like
+this trace if all facts still hold. No value flow is followed: from the same places with the same
+contents, the same function reads the same things (by induction over its reads), so checking the
+places is enough.
 
     tensor     read anew at each call (a hidden input of the plan)
     float      by value; one that was seen to change is a hidden input too
@@ -14,8 +15,10 @@ function reads the same things (by induction over its reads), so checking the pl
     set, bytearray   by value
     anything else    by identity; attributes of users' objects are places
 
-Not followed, hence refused where it shows: iterators (reading one changes it), random generators that
-are drawn from, and old tensors that were reached in none of these ways (out of a C container, say).
+Not followed, hence refused where it shows: iterators (reading one changes it), random generators
+that are drawn from, and old tensors that were reached in none of these ways (out of a C container,
+say). Not seen at all: plain values that C code keeps and hands out (``os.environ``, the clock,
+context variables, what `functools.lru_cache` remembers); they are as they were when traced.
 """
 
 from __future__ import annotations
@@ -28,8 +31,14 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import CodeType, FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType
-from types import ModuleType
+from types import (
+    CodeType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
@@ -38,8 +47,17 @@ from tilewright.array.tensor import Tensor
 from tilewright.dtypes import DType
 from tilewright.errors import TraceError
 from tilewright.jit.code import is_library_frame, is_library_module, is_opaque, names_of
-from tilewright.jit.places import MISSING, Attribute, Cell, Item, Method, Place, Root
-from tilewright.jit.places import Snapshot, same_value
+from tilewright.jit.places import (
+    MISSING,
+    Attribute,
+    Cell,
+    Item,
+    Method,
+    Place,
+    Root,
+    Snapshot,
+    same_value,
+)
 from tilewright.jit.structure import is_namedtuple
 
 PLAIN = (int, bool, str, bytes, complex, type(None), type(Ellipsis), range, slice, frozenset)
@@ -113,9 +131,9 @@ class Capture:
         self._attributes: set[str] = set()
         self._stored: set[str] = set()
         self._everything = False
-        self._functions: dict[CodeType, list[FunctionType]] = {}
-        self.codes: set[CodeType] = set()
-        self._nested: set[CodeType] = set()
+        self.codes: dict[int, CodeType] = {}  # entered, by id: equal code may read other globals
+        self._functions: dict[int, list[FunctionType]] = {}  # reached, by id of their code
+        self._nested: set[int] = set()
         for name, module in (("random", random), ("numpy.random", np.random)):
             self._remember_generator(name, module)
 
@@ -124,13 +142,14 @@ class Capture:
     def enter(self, frame: FrameType) -> None:
         """Note the code of a frame that is entered, if it is a user's, before it reads anything."""
         code = frame.f_code
-        self.codes.add(code)
+        self.codes[id(code)] = code
         if is_library_frame(frame):
             return
         names = names_of(code)
-        self._nested.update(c for c in code.co_consts if isinstance(c, CodeType))
+        self._nested.update(id(c) for c in code.co_consts if isinstance(c, CodeType))
         namespace = self._root(frame.f_globals, "global")
-        for name in names.variables | names.stored:
+        ours = str(frame.f_globals.get("__name__")).startswith("tilewright.")
+        for name in () if ours else names.variables | names.stored:
             if name in frame.f_globals or name in names.stored and name in names.variables:
                 self._waiting.append(Item(namespace, name, f"global {name!r}"))
         for name in names.modules:
@@ -143,8 +162,8 @@ class Capture:
 
     def _functions_of(self, code: CodeType) -> list[FunctionType]:
         """Return the functions that may be running `code`."""
-        if code in self._functions or code in self._nested or not code.co_freevars:
-            return self._functions.get(code, [])
+        if id(code) in self._functions or id(code) in self._nested or not code.co_freevars:
+            return self._functions.get(id(code), [])
         return [f for f in gc.get_referrers(code) if isinstance(f, FunctionType)]
 
     def _function(self, function: FunctionType) -> None:
@@ -183,11 +202,11 @@ class Capture:
         if id(value) in self._roots and not isinstance(value, FunctionType):
             return
         if isinstance(value, FunctionType):
-            known = self._functions.setdefault(value.__code__, [])
+            known = self._functions.setdefault(id(value.__code__), [])
             if any(f is value for f in known):
                 return
             known.append(value)
-            if value.__code__ in self.codes and not is_opaque(value):
+            if id(value.__code__) in self.codes and not is_opaque(value):
                 self._function(value)
         root = self._root(value, name)
         if not isinstance(value, (type, ModuleType)) and is_library_module(type(value).__module__):
@@ -339,8 +358,8 @@ class Capture:
         for name, state, before in self.generators:
             if not _same_state(state(), before):
                 raise TraceError(
-                    f"jit: cannot draw from {name} in {self.function} (the numbers would be those of "
-                    "the first call for ever; use tilewright.random, or pass them as arguments)")
+                    f"jit: cannot draw from {name} in {self.function} (the numbers would be those "
+                    "of the first call for ever; use tilewright.random, or pass them as arguments)")
 
 
 def _same_state(a: Any, b: Any) -> bool:
@@ -365,4 +384,7 @@ class _Members(Attribute):
         return f"frozenset({parent}.__dict__)"
 
     def undo(self, value: Any) -> None:
-        """Nothing: attributes are places of their own."""
+        """Remove new names; attributes that were there are places of their own."""
+        members = vars(self.parent.get())
+        for name in set(members) - value:
+            del members[name]

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-
-
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LAYERS = os.path.join(_PACKAGE, "nn") + os.sep  # written like a user's code: it holds state
 _LIBRARIES = tuple(
@@ -23,9 +21,11 @@ _LIBRARIES = tuple(
     | {os.path.join(sysconfig.get_path(p), "") for p in ("stdlib", "platstdlib")})
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 _KNOWN_MODULES = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "tilewright"}
-# names whose use means that attributes may be read under names that the code does not spell
-REFLECTION = frozenset({"getattr", "hasattr", "vars", "__dict__", "attrgetter", "asdict", "astuple",
-                        "replace", "fields", "copy", "deepcopy", "__getattribute__", "eval", "exec"})
+# variables and attributes whose use means that attributes may be read under names not spelled out
+_REFLECTING_VARIABLES = frozenset({
+    "getattr", "hasattr", "setattr", "delattr", "vars", "eval", "exec", "copy", "deepcopy",
+    "dataclasses", "asdict", "astuple", "fields", "replace", "operator", "attrgetter"})
+_REFLECTING_ATTRIBUTES = frozenset({"__dict__", "__getattribute__"})
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,17 @@ class Names:
     @property
     def reflects(self) -> bool:
         """Whether attributes may be read by computed names."""
-        return bool(REFLECTION & (self.variables | self.attributes))
+        return bool(_REFLECTING_VARIABLES & self.variables
+                    or _REFLECTING_ATTRIBUTES & self.attributes)
 
 
 @lru_cache(maxsize=4096)
 def names_of(code: CodeType) -> Names:
     """Return the names that `code` uses; nested functions have code of their own."""
-    variables, attributes, stored, modules = set(), set(), set(), set()
+    variables: set[str] = set()
+    attributes: set[str] = set()
+    stored: set[str] = set()
+    modules: set[str] = set()
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
         if not isinstance(value, str):
@@ -86,7 +90,8 @@ def is_opaque(value: Any) -> bool:
         return is_library_module(value.__module__)
     # an instance of a standard class may well hold a user's data; one of ours or NumPy's does not
     module = type(value).__module__
-    return is_library_module(module) and module.split(".")[0] in ("numpy", "ml_dtypes", "tilewright")
+    package = module.split(".")[0]
+    return is_library_module(module) and package in ("numpy", "ml_dtypes", "tilewright")
 
 
 def is_library_frame(frame: FrameType) -> bool:
@@ -94,7 +99,7 @@ def is_library_frame(frame: FrameType) -> bool:
     filename = frame.f_code.co_filename
     if not filename.startswith("<"):
         return is_library_file(filename)
-    module = frame.f_globals.get("__name__")
+    module = str(frame.f_globals.get("__name__"))
     return is_library_module(module) or module.startswith("namedtuple_")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +16,11 @@ from tilewright.jit.binder import MISS, Binder, Donated
 from tilewright.jit.capture import Fact
 from tilewright.jit.places import Root
 from tilewright.jit.signature import Signature, options
-from tilewright.jit.trace import Trace, Traced
+from tilewright.jit.trace import Trace, Traced, trace_lock
 from tilewright.plan.inspect import Compiled
 from tilewright.plan.plan import Plan, compile_graph
 
 CACHE_LIMIT = 64  # traces kept per function; the one unused for longest goes first
-_lock = threading.RLock()  # one trace at a time: it makes holes of handles that others may hold
 
 
 @dataclass
@@ -52,7 +50,8 @@ class Jit:
         if not callable(function):
             raise TraceError(f"jit: cannot compile {function!r} (needs a callable)")
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
-        self._options = options(function, static_argnums, static_argnames, donate_argnums, self.name)
+        self._options = options(
+            function, static_argnums, static_argnames, donate_argnums, self.name)
         self._backend = backend
         self._configs: tuple[Config | None, Config] = (None, current())  # in force, ours for it
         self._variants: list[Variant] = []
@@ -93,14 +92,14 @@ class Jit:
 
     def cache_clear(self) -> None:
         """Forget every trace and its compiled kernels."""
-        with _lock:
+        with trace_lock:
             self._variants = []
             self._promoted.clear()
             self._refused.clear()
 
     def compile(self, *args: Any, **kwargs: Any) -> Compiled:
         """Return what a call with these arguments runs, without running it; traces if need be."""
-        with _lock:
+        with trace_lock:
             variant = self._find(args, kwargs, self._config())
         return Compiled(variant.plan, variant.seconds)
 
@@ -121,12 +120,12 @@ class Jit:
         self._variants = [variant, *others][:CACHE_LIMIT]
 
     def _miss(self, args: tuple, kwargs: dict, config: Config) -> Any:
-        with _lock:
+        with trace_lock:
             variant = self._find(args, kwargs, config)
             result = variant.call(args, kwargs, False)
         if result is MISS:
-            raise TraceError(f"jit: cannot call {self.name} (what it reads changes with every look; "
-                             "pass it as an argument)")
+            raise TraceError(f"jit: cannot call {self.name} (what it reads changes with every "
+                             "look; pass it as an argument)")
         return result
 
     def _find(self, args: tuple, kwargs: dict, config: Config) -> Variant:
@@ -183,8 +182,8 @@ class Jit:
             return again
         for fact in (*changed, *traced.changed):
             fact.undo()
-        raise TraceError(f"jit: cannot change {changed[0].place.name} in {self.name} (a call would not "
-                         "do it again; return the new value instead, or keep it in a tensor)")
+        raise TraceError(f"jit: cannot change {changed[0].place.name} in {self.name} (a call would "
+                         "not do it again; return the new value instead, or keep it in a tensor)")
 
     def _run(self, signature: Signature, promoted: frozenset[tuple]) -> Traced:
         function = self.__wrapped__  # type: ignore[attr-defined]
@@ -231,14 +230,14 @@ def jit(function: Callable | None = None, *, static_argnums: int | Sequence[int]
         backend: str | None = None) -> Any:
     """Compile `function`: trace it once per signature, then run the compiled plan.
 
-    A signature is the tree structure of the arguments (tuples, lists, dicts, named tuples, dataclasses,
-    None), shape and dtype of each tensor or NumPy array in it, and the values of static arguments
-    (hashable). Python numbers are run-time values: a new value does not trace again, unless the
-    function needs the value itself (``int(n)``, ``if n > 0``). Globals, closures and attributes that
-    the function reads are checked at each call: tensors among them are read anew, a change of
-    anything else traces again (see `jit.capture`). Writes to arguments (``x[i] = v``) and tensors
-    assigned to captured variables take effect at each call, as without `jit`. The outputs are
-    computed when the call returns and share no memory with NumPy arguments.
+    A signature is the tree structure of the arguments (tuples, lists, dicts, named tuples,
+    dataclasses, None), shape and dtype of each tensor or NumPy array in it, and the values of
+    static arguments (hashable). Python numbers are run-time values: a new value does not trace
+    again, unless the function needs the value itself (``int(n)``, ``if n > 0``). Globals, closures
+    and attributes that the function reads are checked at each call: tensors among them are read
+    anew, a change of anything else traces again (see `jit.capture`). Writes to arguments (``x[i] =
+    v``) and tensors assigned to captured variables take effect at each call, as without `jit`. The
+    outputs are computed when the call returns and share no memory with NumPy arguments.
 
     static_argnums, static_argnames   arguments that are part of the signature
     donate_argnums                    arguments whose tensors may not be used afterwards
@@ -251,9 +250,7 @@ def jit(function: Callable | None = None, *, static_argnums: int | Sequence[int]
     >>> tw.jit(lambda x, n: x * n)(tw.asarray([1.0, 2.0]), 3).tolist()
     [3.0, 6.0]
     """
-    options = {"static_argnums": static_argnums, "static_argnames": static_argnames,
-               "donate_argnums": donate_argnums, "backend": backend}
-    if function is None:
-        return lambda f: Jit(f, **options)
-    return Jit(function, **options)
+    def make(f: Callable) -> Jit:
+        return Jit(f, static_argnums, static_argnames, donate_argnums, backend)
+    return make if function is None else make(function)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from tilewright.transforms import vjp as differentiate
 
 
 class _StandIns:
-    """What a function is differentiated with respect to; `tracing` holds it while the function runs.
+    """What a function is differentiated with respect to; in `tracing` while the function runs.
 
     At the outermost level the stand-ins know their values; inside another trace they stand for
     nodes of it, which replace them in every result.
@@ -48,7 +49,7 @@ class _StandIns:
         self.replaced: dict[Node, Node] = {}
 
     def make(self, leaf: Any, label: str, name: str) -> Tensor:
-        """Return the stand-in of one leaf; raises GradientError unless it is real floating-point."""
+        """Return the stand-in of one leaf; raises GradientError unless it is floating-point."""
         if type(leaf) is float:
             origin = Tensor(scalar(leaf, float64), weak=True)
         elif isinstance(leaf, (Tensor, np.ndarray, np.generic)):
@@ -94,7 +95,8 @@ class _StandIns:
 
 
 def _asked_by(method: Callable) -> bool:
-    frame, depth = sys._getframe(), 0
+    frame: FrameType | None = sys._getframe()
+    depth = 0
     while frame is not None and depth < 8:
         if frame.f_code is method.__code__:
             return True
@@ -174,10 +176,10 @@ def value_and_grad(function: Callable, argnums: int | Sequence[int] = 0,
     """Return a function that gives `function`'s value and its gradient.
 
     The gradient has the tree of argument number `argnums` (a tuple of trees for a sequence of
-    numbers), each leaf of the shape and dtype of its argument. The function returns one real number of
-    shape (); with `has_aux`, a pair of it and any tree, and then the value is that pair.
-    Positional arguments that are differentiated hold floating-point tensors, NumPy arrays, floats or
-    None. Raises GradientError otherwise, or where an operation on the way has no gradient.
+    numbers), each leaf of the shape and dtype of its argument. The function returns one real
+    number of shape (); with `has_aux`, a pair of it and any tree, and then the value is that pair.
+    Positional arguments that are differentiated hold floating-point tensors, NumPy arrays, floats
+    or None. Raises GradientError otherwise, or where an operation on the way has no gradient.
 
     >>> import tilewright as tw
     >>> value, slope = tw.value_and_grad(lambda x: tw.sum(x * x))(tw.asarray([1.0, 2.0]))
@@ -228,7 +230,8 @@ def vjp(function: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """Return ``function(*primals)`` and its pullback (and the auxiliary tree, with `has_aux`).
 
     The pullback takes a tree like the result, of cotangents of the same shapes and dtypes, and
-    gives a tuple with one tree per primal: the cotangents times the Jacobian. It may be called again.
+    gives a tuple with one tree per primal: the cotangents times the Jacobian. It may be called
+    again.
 
     >>> import tilewright as tw
     >>> y, pullback = tw.vjp(lambda x: x * x, tw.asarray([1.0, 2.0]))

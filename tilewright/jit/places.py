@@ -3,8 +3,8 @@
     Place := root(object) | item(Place, key) | attribute(Place, name) | method(Place, name) | cell
 
 A place is read with `get` and written with `put`; `expression` reads it in the source of a check;
-`name` is what an error calls it. Places under containers are paths (a list replaced by an equal one is
-the same state); places under other objects belong to that one object.
+`name` is what an error calls it. Places under containers are paths (a list replaced by an equal
+one is the same state); places under other objects belong to that one object.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Place:
         self.put(value)
 
     def expression(self, parent: str, naming: Naming) -> str:
-        """Return source that reads the place, given source of its parent; may raise when it runs."""
+        """Return source that reads the place, given source of its parent."""
         raise NotImplementedError
 
 

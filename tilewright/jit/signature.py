@@ -35,7 +35,7 @@ def _sequence(value: Any) -> tuple:
 
 
 def options(function: Callable, numbers: Any, names: Any, donated: Any, name: str) -> Options:
-    """Check and complete the options of `jit`; raises TraceError for arguments that do not exist."""
+    """Check and complete the options of `jit`; raises TraceError for unknown arguments."""
     numbers, names = set(_sequence(numbers)), set(_sequence(names))
     given = frozenset(_sequence(donated))
     try:
@@ -94,7 +94,8 @@ class Signature:
             Structure(tuple, tuple(range(len(args))), tuple(parts)),
             Structure(dict, tuple(kwargs), tuple(named))))
 
-    def _add(self, value: Any, label: str, static: bool, donated: bool, instance: bool) -> Structure:
+    def _add(self, value: Any, label: str, static: bool, donated: bool,
+             instance: bool) -> Structure:
         first = len(self.leaves)
         if static:
             if not instance:
@@ -139,8 +140,8 @@ class Signature:
                 raise self._refuse(label, str(error)) from None
         elif type(value) not in NUMBER_DTYPES:
             raise self._refuse(label, f"a {type(value).__name__}; needs tensors, NumPy arrays, "
-                               "numbers, None, and tuples, lists, dicts and dataclasses of them; mark "
-                               "others with static_argnums or static_argnames")
+                               "numbers, None, and tuples, lists, dicts and dataclasses of them; "
+                               "mark others with static_argnums or static_argnames")
         elif type(value) is int and not -2**63 <= value < 2**63:
             raise self._refuse(label, f"{value} needs more than 64 bits; mark it static")
 

@@ -62,8 +62,8 @@ def child(value: Any, key: Any) -> Any:
 def flatten(value: Any, stop: Callable[[Any], bool] | None = None) -> tuple[list, Structure]:
     """Return the leaves of `value`, left to right, and its structure.
 
-    `stop` tells which containers are leaves all the same. Raises ValueError for a tree that contains
-    itself. Recursion follows the nesting of the user's containers only.
+    `stop` tells which containers are leaves all the same. Raises ValueError for a tree that
+    contains itself. Recursion follows the nesting of the user's containers only.
     """
     leaves: list = []
     structure = _flatten(value, leaves, stop, ())
@@ -103,14 +103,14 @@ def assemble(kind: type, keys: tuple, values: list) -> Any:
         return kind(values)
     if kind in (dict, OrderedDict):
         return kind(zip(keys, values))
-    result = object.__new__(kind)
+    result: Any = object.__new__(kind)
     for key, value in zip(keys, values):
         object.__setattr__(result, key, value)
     return result
 
 
 def paths(structure: Structure, prefix: str = "") -> list[str]:
-    """Return how each leaf is written after the name of the whole: ``[0]``, ``['w']``, ``.bias``."""
+    """Return how each leaf is written after the name of the whole: ``[0]['w'].bias``."""
     if structure.type is None:
         return [prefix]
     dotted = is_dataclass(structure.type)

@@ -1,16 +1,19 @@
 """Tracing: run a Python function once on holes instead of values, and keep the graph it builds.
 
-While a function is traced, every tensor that it may read (an argument, or one that it captures) has
-its node replaced by a parameter: reading the tensor reads the hole, writing to it is noticed
-afterwards, and both work through any number of names for the one handle. Python numbers among the arguments
-become weak tensors of shape (). Afterwards everything is put back as it was, whatever happened;
-what the function changed is known as *writes*, done again by each call:
+While a function is traced, every tensor that it may read (an argument, or one that it captures)
+has its node replaced by a parameter: reading the tensor reads the hole, writing to it is noticed
+afterwards, and both work through any number of names for the one handle. Python numbers among the
+arguments become weak tensors of shape (). Afterwards everything is put back as it was, whatever
+happened; what the function changed is known as *writes*, done again by each call:
 
     handle write   `x[i] = v` on an argument or a captured tensor
     place write    `self.state = v`: a captured variable that came to hold another tensor
 
-A change of other captured state (a counter, a list) cannot be repeated; it is accepted only if the next
-trace does not change it again (a value computed once and kept), else refused by name.
+Other threads must not read those tensors meanwhile: calls of compiled functions wait for the trace,
+other uses do not.
+
+A change of other captured state (a counter, a list) cannot be repeated; it is accepted only if the
+next trace does not change it again (a value computed once and kept), else refused by name.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import gc
 import itertools
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +30,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.array.tensor import Tensor, tracing
-from tilewright.array.tensor import realize as realize_tensors
 from tilewright.dtypes import DType, as_dtype, bool_, float64, int64, uint32
 from tilewright.errors import TraceError
 from tilewright.graph import Node, parameter
@@ -40,6 +43,8 @@ from tilewright.random import GENERATOR
 from tilewright.runtime.storage import Storage
 
 NUMBER_DTYPES = {bool: bool_, int: int64, float: float64}
+# held while a trace has made holes of handles that other threads may hold too
+trace_lock = threading.RLock()
 _holes = itertools.count()  # parameters of different traces are different nodes
 
 
@@ -127,8 +132,8 @@ class Trace:
             self.handle(value, source)
             return value
         if isinstance(value, (np.ndarray, np.generic)):
-            from_array = np.asarray(value)
-            return Tensor(self._hole("array", from_array.shape, array_dtype(from_array), source).node)
+            array = np.asarray(value)
+            return Tensor(self._hole("array", array.shape, array_dtype(array), source).node)
         dtype = NUMBER_DTYPES[type(value)]
         return Tensor(self._hole("number", (), dtype, source, value).node, weak=True)
 
@@ -149,8 +154,8 @@ class Trace:
         """Return the values of `tensor` if they are known: those of Python numbers, as guards."""
         node = tensor._node
         if not is_open(node):
-            with untraced():
-                return tensor._storage()
+            with untraced():  # on a handle of its own: this one keeps its graph
+                return Tensor(node)._storage()
         used = leaves([node], "parameter")
         made = [self._by_node.get(n) for n in used]
         if all(h is not None and h.kind == "number" for h in made):
@@ -158,7 +163,7 @@ class Trace:
                 h.special = True  # type: ignore[union-attr]
             known = {n: np.asarray(h.value, n.dtype.numpy)  # type: ignore[union-attr]
                      for n, h in zip(used, made)}
-            (value,) = evaluate([node], lambda n: known.get(n) if n in known
+            (value,) = evaluate([node], lambda n: known[n] if n in known
                                 else n.attrs.storage.array)
             return Storage(np.array(value, dtype=node.dtype.numpy, order="C"), node.dtype)
         raise TraceError(
@@ -167,10 +172,7 @@ class Trace:
             "tilewright.where for a choice, or static_argnums for an argument that decides)")
 
     def realize(self, tensors: Iterable[Tensor]) -> None:
-        """Compute those of `tensors` that do not depend on holes."""
-        closed = [t for t in tensors if not is_open(t._node)]
-        with untraced():
-            realize_tensors(closed)
+        """Do nothing: tensors made while tracing are computed when the plan runs."""
 
     def _draw(self) -> Tensor:
         return Tensor(self._hole("draw", (2,), uint32, None).node)
@@ -181,7 +183,7 @@ class Trace:
             roots: Sequence[Root]) -> Traced:
         """Call the function on stand-ins and return what it built; everything is put back.
 
-        `values` are the leaves of (args, kwargs); those numbered in `static` are passed as they are.
+        `values` are the leaves of (args, kwargs); those numbered in `static` are passed unchanged.
         """
         generator = GENERATOR.count, GENERATOR._base
         token = tracing.set(self)
@@ -219,9 +221,9 @@ class Trace:
                 undo()
 
     def _profile(self, frame: Any, event: str, argument: Any) -> None:
-        capture = self.capture
-        if event != "call" or frame.f_code in capture.codes:
+        if event != "call" or id(frame.f_code) in self.capture.codes:
             return
+        capture = self.capture
         known = len(capture.facts)
         capture.enter(frame)
         for fact in capture.facts[known:]:
@@ -232,15 +234,16 @@ class Trace:
         same = {id(s) for s in stand_ins}
         found, after = flatten(given, lambda v: id(v) in same)
         if after != structure or any(a is not b for a, b in zip(found, stand_ins)):
-            raise TraceError(f"jit: cannot change a list or dict among the arguments of {self.name} "
-                             "(a call would not do it again; return the new value instead)")
+            raise TraceError("jit: cannot change a list or dict among the arguments of "
+                             f"{self.name} (a call would not do it again; return the new value)")
 
     def _finish(self, result: Any) -> Traced:
         values, structure = flatten(result)
         for tensor, *_ in self._handles.values():
             tensor._node = self._closed(tensor._node)
         outputs = [self._output(v, structure, i) for i, v in enumerate(values)]
-        handle_writes = [(h, t._node) for t, _, h in self._handles.values() if t._node is not h.node]
+        handle_writes = [(h, t._node) for t, _, h in self._handles.values()
+                         if t._node is not h.node]
         place_writes, changed = self._changes()
         nodes = [o for o in outputs if isinstance(o, Node)]
         nodes += [n for _, n in handle_writes] + [n for _, n, _ in place_writes]
@@ -259,7 +262,7 @@ class Trace:
                          "(tensors, numbers and trees of them can be returned)")
 
     def _changes(self) -> tuple[list[tuple[Place, Node, bool]], list[Fact]]:
-        """Compare captured state with what it was: new tensors are writes, other changes are not."""
+        """Compare captured state with what it was: new tensors are writes, the rest is refused."""
         writes, changed = [], []
         for fact in self.capture.facts:
             if not self._differs(fact):
@@ -288,8 +291,8 @@ class Trace:
             if node.serial < self._serial:
                 raise TraceError(
                     f"jit: cannot follow how {self.name} reaches a tensor {node.dtype}"
-                    f"{list(node.shape)} (it is neither an argument, nor found from globals, closures "
-                    "and attributes; pass it as an argument)")
+                    f"{list(node.shape)} (it is neither an argument, nor found from globals, "
+                    "closures and attributes; pass it as an argument)")
 
 
 @contextmanager
@@ -303,6 +306,6 @@ def untraced() -> Iterator[None]:
 
 
 def array_dtype(array: np.ndarray) -> DType:
-    """Return the dtype of a NumPy argument; raises DTypeError for what tilewright does not store."""
+    """Return the dtype of a NumPy argument; raises DTypeError for what is not stored here."""
     return as_dtype(array.dtype.newbyteorder("="))
 

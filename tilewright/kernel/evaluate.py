@@ -1,8 +1,8 @@
 """Run a kernel in NumPy: the reference that actions, schedules and lowering are checked against.
 
-Every stage is evaluated over all of its axes at once; only carry axes are walked in order. Elementwise
-operations have the meaning of the graph's table. Guards hold back reads and writes: nothing outside a
-buffer is touched.
+Every stage is evaluated over all of its axes at once; only carry axes are walked in order.
+Elementwise operations have the meaning of the graph's table. Guards hold back reads and writes:
+nothing outside a buffer is touched.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _UFUNC = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minim
 def evaluate(kernel: Kernel, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the outputs of a kernel as flat arrays, by buffer name.
 
-    `arrays` holds a flat array for every input (it may be longer than the buffer), and may hold what
-    an output contains before, where the kernel fills only a part. Other outputs are filled with garbage
-    first, so an element that no store reaches is seen.
+    `arrays` holds a flat array for every input (it may be longer than the buffer), and may hold
+    what an output contains before, where the kernel fills only a part. Other outputs are filled
+    with garbage first, so an element that no store reaches is seen.
     """
     memory = {}
     for buffer in kernel.buffers:

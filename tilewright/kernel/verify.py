@@ -15,10 +15,10 @@ LEAVES = ("const", "index", "test", "divides", "load", "state", "other")
 def verify(kernel: Kernel, by: str = "fusion") -> Kernel:
     """Return the kernel if it keeps every rule; raises VerifyError naming the pass `by`.
 
-    Names are unique; stages use declared axes and buffers; scratch is written before it is read and
-    inputs are never written; a reduction has reduce axes, a scan one carry axis, a map no reduce axes;
-    expressions use the stage's axes and lets only, finishes not the reduce axes; dtypes fit; accesses
-    stay inside their buffers, unless guarded.
+    Names are unique; stages use declared axes and buffers; scratch is written before it is read
+    and inputs are never written; a reduction has reduce axes, a scan one carry axis, a map no
+    reduce axes; expressions use the stage's axes and lets only, finishes not the reduce axes;
+    dtypes fit; accesses stay inside their buffers, unless guarded.
     """
     try:
         _Verifier(kernel).run()

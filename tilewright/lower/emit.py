@@ -13,20 +13,27 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from tilewright.actions.nest import BAND, Item, Leaf, Loop, Nest, is_band, leaves, nominal, operands
-from tilewright.index import Expr, Sym, as_expr, substitute
+from tilewright.actions.nest import (
+    BAND,
+    Item,
+    Leaf,
+    Loop,
+    Nest,
+    base,
+    is_band,
+    leaves,
+    nominal,
+    operands,
+    split_factor,
+)
+from tilewright.index import Expr, Sym, as_expr, substitute, symbols
 from tilewright.kernel import Stage, State
 from tilewright.kernel.value import Value
 from tilewright.lower import scalar
 from tilewright.lower.address import LANE
 from tilewright.lower.band import Band, band_of
 from tilewright.lower.leaf import Leaves, Point
-from tilewright.lower.regions import (
-    axis_map,
-    base,
-    cut_operands,
-    uncut_order,
-)
+from tilewright.lower.regions import axis_map, cut_operands, uncut_order
 from tilewright.lower.states import Accumulators, PartialMemory
 from tilewright.program import Builder, Instr
 
@@ -60,7 +67,7 @@ class Emitter:
         """Return the extent of a loop here: the rest of a ragged split is shorter."""
         key = base(name)
         if key.endswith(".1") and key[:-2] + ".0" in self.env:
-            factor = self._split_factor(name)
+            factor = split_factor(self.nest, name[:-2])
             if factor:
                 outer = self.env[key[:-2] + ".0"]
                 whole = self.size(name[:-2])
@@ -68,18 +75,10 @@ class Emitter:
                     return max(whole - outer.const * factor, 0)
                 return min(factor, whole) if whole else 0
         if key.endswith(".0"):
-            factor = self._split_factor(name)
+            factor = split_factor(self.nest, name[:-2])
             if factor:
                 return -(-self.size(name[:-2]) // factor)
         return nominal(self.nest, name)
-
-    def _split_factor(self, name: str) -> int:
-        parent = name[:-2]
-        while parent not in self.nest.factor:
-            if ":" not in parent:
-                return 0
-            parent = parent.split(":", 1)[1]
-        return self.nest.factor[parent]
 
     def loop(self, loop: Loop) -> None:
         below = [s for s in leaves((loop,)) if s not in self.nest.copy]
@@ -108,9 +107,9 @@ class Emitter:
         for s in spilled:
             if self.partial[s].outer == tuple(self._sequence):
                 del self.partial[s]
+        self.env.pop(base(loop.name), None)
         for s in roots:
             self.close(s)
-        self.env.pop(base(loop.name), None)
 
     def is_root(self, loop: Loop, stage: str) -> bool:
         """Return whether the stage's state can stay in registers from this loop inwards."""
@@ -124,7 +123,7 @@ class Emitter:
         if loop.kind == "unroll":
             points = set(range(n + 1))
         if loop.name.endswith(".0") and n > 1:
-            factor = self._split_factor(loop.name)
+            factor = split_factor(self.nest, loop.name[:-2])
             if factor and self.size(loop.name[:-2]) % factor:
                 points.add(n - 1)
         if spilled:
@@ -137,7 +136,11 @@ class Emitter:
         key = base(loop.name)
         if hi - lo == 1:
             self.env[key] = as_expr(lo)
-            self.items(loop.body)
+            if loop.kind == "parallel":  # stands beside parallel loops, where others only compute
+                with self.builder.loop(lo, hi, (), "parallel"):
+                    self.items(loop.body)
+            else:
+                self.items(loop.body)
             return
         carried = [s for s in leaves((loop,)) if s in self.accumulators]
         bounded = bool(carried) and all(self._bounded(loop, s) for s in carried)
@@ -235,31 +238,41 @@ class Emitter:
 
     # -- leaves ------------------------------------------------------------------------------
 
-    def copies(self, owner: str, band: Band):
-        """Bind the band's loops to each register copy in turn; yield (indices, point)."""
+    def copies(self, owner: str, band: Band, finish: bool = False):
+        """Bind the band's loops to each register copy in turn; yield (indices, point).
+
+        At the finish of a reduction the loops around it over reduce axes do not count: their
+        last step may lie outside of a ragged axis.
+        """
         nest, env = self.nest, self.env
-        stage = nest.stage_of(owner)
         jams = band.jams
         lane = Sym(LANE, 0, band.lanes - 1)
-        ranges = [range(self.size(j)) for j in jams]
+        ranges = [range(max(self.size(j), 1)) for j in jams]
+        self.leaves.forget_tiles()
         if band.vector is not None:
             env[base(band.vector)] = as_expr(lane)
         for indices in product(*ranges):
             for j, i in zip(jams, indices):
                 env[base(j)] = as_expr(i)
-            exprs = self.leaves.guard_of(owner, stage, band.vector, band.lanes, lane)
+            exprs = self.leaves.guard_of(owner, band.vector, band.lanes, lane, finish)
             guard = self.leaves.conjunction(exprs, band.lanes)
             if guard is False:
                 continue
-            first = None
-            if guard is not None:
+            first = guard
+            if guard is not None and all(self._falls(e, lane) for e in exprs):
                 first = self.leaves.conjunction(
-                    [self._at_lane_zero(e, lane) for e in exprs], 1)
+                    [self._at_lane_zero(e, lane) for e in exprs], 1) or None
             jam = (base(jams[-1]), indices[-1], len(ranges[-1])) if jams else None
             yield indices, Point(owner, axis_map(nest, owner, env), band.lanes, guard,
-                                 first or None, {}, jam)
+                                 first, {}, jam)
         for loop in band.loops:
             env.pop(base(loop.name), None)
+
+    @staticmethod
+    def _falls(e: Expr, lane: Sym) -> bool:
+        """Return whether lane 0 is inside if any lane is."""
+        rest = Emitter._at_lane_zero(e, lane)
+        return e.coefficient(lane) <= 0 and lane not in symbols(rest)
 
     @staticmethod
     def _at_lane_zero(e: Expr, lane: Sym) -> Expr:
@@ -300,8 +313,9 @@ class Emitter:
             self._lets(point, stage)
             order, cut = self.order(name, "copy", [value])
             self.leaves.evaluate(point, order, cut)
-            self.leaves.store(point, name, self.leaves.copy_offset(name),
-                              point.memo[id(value)], None)
+            offset, inside = self.leaves.copy_offset(name, name)
+            self.leaves.store(point, name, offset, point.memo[id(value)],
+                              None if inside else point.guard)
 
     def _lets(self, point: Point, stage: Stage) -> None:
         for let in stage.lets:
@@ -395,7 +409,7 @@ class Emitter:
             return
         if stage.axes("carry"):
             return
-        for indices, point in self.copies(name, acc.free_band):
+        for indices, point in self.copies(name, acc.free_band, finish=True):
             for i, v in enumerate(acc.values[acc.key_free(indices)]):
                 point.memo[id(acc.state_values[i])] = v
             self._lets(point, stage)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilewright.actions.nest import Nest, nominal
+from tilewright.actions.nest import Nest, base, nominal
 from tilewright.dtypes import bool_
-from tilewright.index import Expr, Sym, as_expr, const, multiple_of, substitute
+from tilewright.index import Expr, Sym, as_expr, const, multiple_of, substitute, symbols
 from tilewright.kernel import Stage
 from tilewright.kernel.value import Value, const_number, divides
 from tilewright.kernel.value import test as make_test
 from tilewright.lower import scalar
-from tilewright.lower.address import Addresses
+from tilewright.lower.address import LANE, Addresses
+from tilewright.lower.band import band_of
 from tilewright.lower.regions import (
     Region,
     axis_map,
     copy_strides,
-    find_factor,
-    resolve,
+    indices,
 )
 from tilewright.lower.transpose import transpose
 from tilewright.program import Builder, Instr, MemRef, Type
@@ -59,25 +59,25 @@ class Leaves:
         self.addresses = Addresses(builder)
         self._tiles: dict[tuple, list[Instr]] = {}
 
+    def forget_tiles(self) -> None:
+        """Start a leaf: tiles that were loaded before may be stale, or out of sight."""
+        self._tiles.clear()
+
     # -- guards ------------------------------------------------------------------------------
 
-    def guard_of(self, owner: str, stage: Stage, vector: str | None, lanes: int,
-                 lane: Sym) -> list[Expr]:
-        """Return expressions that must be >= 0 at a point inside every ragged axis."""
-        found: list[Expr] = []
-        stack = [(a, int(self.memory.nest.kernel.axis[a].extent)) for a in stage.axes()]
-        while stack:
-            name, size = stack.pop()
-            if name in self.memory.env:
-                continue
-            factor = find_factor(self.memory.nest, owner, name)
-            if factor:
-                if size % factor:
-                    found.append(as_expr(size - 1)
-                                 - resolve(self.memory.nest, owner, name, self.memory.env))
-                stack += [(name + ".0", -(-size // factor)), (name + ".1", min(factor, size))]
-        if vector is not None and nominal(self.memory.nest, vector) != lanes:
-            found.append(as_expr(nominal(self.memory.nest, vector) - 1) - as_expr(lane))
+    def guard_of(self, owner: str, vector: str | None, lanes: int, lane: Sym,
+                 finish: bool) -> list[Expr]:
+        """Return expressions that are >= 0 at a point inside every ragged part of its axes.
+
+        At the `finish` of a reduction only its free axes count.
+        """
+        nest = self.memory.nest
+        known = indices(nest, owner, self.memory.env)
+        found = [as_expr(step.size - 1) - known[step.whole] for step in nest.derived[owner]
+                 if step.kind == "split" and step.size % step.factor and step.whole in known
+                 and not (finish and nest.role(step.whole, owner) in ("reduce", "carry"))]
+        if vector is not None and nominal(nest, vector) != lanes:
+            found.append(as_expr(nominal(nest, vector) - 1) - as_expr(lane))
         return found
 
     def conjunction(self, exprs: list[Expr], lanes: int) -> Instr | None | bool:
@@ -168,26 +168,37 @@ class Leaves:
         kernel_buffer = self.memory.nest.kernel.buffer[buffer]
         if any(int(n) == 0 for n in kernel_buffer.shape):
             return self.builder.const(0, Type(value.dtype))
-        guard = point.guard if self.addresses.is_vector(e) else point.guard_first
+        guard = self._guard(point, e)
         if guard is not None:
             mask = self._and(mask, guard)
-        return self.load(point, value.dtype, buffer, e, mask, self._jam_coefficient(point, value))
+        return self.load(point, value.dtype, buffer, e, mask, self._is_tile(point, value))
 
-    def _jam_coefficient(self, point: Point, value: Value) -> bool:
-        """Return whether consecutive copies of the interleaved loop read consecutive elements."""
+    def _is_tile(self, point: Point, value: Value) -> bool:
+        """Return whether consecutive copies of the interleaved loop read consecutive elements.
+
+        Then a square tile is loaded whole, so all of its copies and lanes have to be inside.
+        """
         if point.jam is None or point.guard is not None or value.args:
             return False
         loop, here, copies = point.jam
         if copies < point.lanes or copies % point.lanes:
             return False
+        nest, env = self.memory.nest, self.memory.env
+        saved, vector = env[loop], band_of(nest, point.owner).vector
         buffer, where = value.data
-        saved = self.memory.env[loop]
-        self.memory.env[loop] = as_expr(here + 1)
-        moved = axis_map(self.memory.nest, point.owner, self.memory.env)
-        after = self.place(buffer, tuple(substitute(w, moved) for w in where))
-        self.memory.env[loop] = saved
-        before = self.place(buffer, tuple(substitute(w, point.axes) for w in where))
-        return after - before == 1
+        axes = axis_map(nest, point.owner, env)
+        if any(s not in axes for w in where for s in symbols(w)):
+            return False  # a value read from memory may differ from copy to copy
+        offsets, inside = [], True
+        first = here - here % point.lanes
+        for copy in range(first, first + point.lanes):
+            env[loop] = as_expr(copy)
+            axes = axis_map(nest, point.owner, env)
+            offsets.append(self.place(buffer, tuple(substitute(w, axes) for w in where)))
+            inside = inside and all(e.lo >= 0 for e in self.guard_of(
+                point.owner, vector, point.lanes, Sym(LANE, 0, point.lanes - 1), False))
+        env[loop] = saved
+        return inside and all(b - a == 1 for a, b in zip(offsets, offsets[1:]))
 
     def load(self, point: Point, dtype, buffer: str, e: Expr, mask: Instr | None,
              tiled: bool = False) -> Instr:
@@ -218,6 +229,9 @@ class Leaves:
         if mask is None:
             offset, constant = self.addresses.parts(e)
             return b.load(Type(dtype), offset, MemRef(buffer, constant))
+        if buffer not in b.read_only:  # another worker may be writing at offset 0
+            offset, constant = self.addresses.parts(e)
+            return b.load(Type(dtype), offset, MemRef(buffer, constant), mask)
         safe = b.op("select", mask, self.addresses.scalar(e), b.as_index(0))
         loaded = b.load(Type(dtype), safe, MemRef(buffer))
         return b.op("select", mask, loaded, b.const(0, Type(dtype)))
@@ -228,7 +242,7 @@ class Leaves:
         _, here, _ = point.jam  # type: ignore[misc]
         row = here % n
         first = rest - row
-        key = (buffer, first, coef, n, id(self.builder._blocks[-1]))
+        key = (buffer, first, coef)
         if key not in self._tiles:
             rows = []
             for lane in range(n):
@@ -238,15 +252,25 @@ class Leaves:
         return self._tiles[key][row]
 
     def _load_copy(self, point: Point, name: str, value: Value) -> Instr:
-        return self.load(point, value.dtype, name, self.copy_offset(name), None)
+        e, inside = self.copy_offset(point.owner, name)
+        if inside:
+            return self.load(point, value.dtype, name, e, None)
+        return self.load(point, value.dtype, name, e, self._guard(point, e))
 
-    def copy_offset(self, name: str) -> Expr:
-        """Return the offset of the current point in a copy's layout."""
-        strides, _ = copy_strides(self.memory.nest, name)
-        e = const(0)
-        for loop, stride in strides:
-            e = e + resolve(self.memory.nest, name, loop, self.memory.env) * stride
-        return e
+    def _guard(self, point: Point, e: Expr) -> Instr | None:
+        """Return the mask under which the memory at offset e may be touched."""
+        return point.guard if self.addresses.is_vector(e) else point.guard_first
+
+    def copy_offset(self, owner: str, name: str) -> tuple[Expr, bool]:
+        """Return the current point's offset in a copy's layout, and whether it never leaves it."""
+        nest = self.memory.nest
+        known = indices(nest, owner, self.memory.env)
+        e, inside = const(0), True
+        for loop, stride in copy_strides(nest, name)[0]:
+            index = known.get(base(loop), const(0))
+            inside &= index.hi < max(nominal(nest, loop), 1)
+            e = e + index * stride
+        return e, inside
 
     def store(self, point: Point, buffer: str, e: Expr, value: Instr, mask: Instr | None,
               combine: str = "", stream: bool = False) -> None:
@@ -257,6 +281,9 @@ class Leaves:
         n = point.lanes
         if coef == 0 and mask is not None and mask.type.lanes > 1:
             coef = None
+        if combine and n > 1 and not coef:
+            self._combine_lanes(point, buffer, e, value, mask, combine)
+            return
         if coef == 0:
             if value.type.lanes > 1:
                 value = b.lane(value, n - 1)
@@ -268,8 +295,8 @@ class Leaves:
         if coef == 1:
             offset, constant = a.parts(rest)
             ref = self.reference(buffer, constant, rest, value.type.dtype.itemsize)
-            if stream:
-                ref = MemRef(ref.buffer, ref.offset, LINE, stream=True)
+            if stream and mask is None:
+                ref = self._streamed(ref, rest, value.type)
             if combine:
                 old = b.load(value.type, offset, ref, mask)
                 value = scalar.emit(b, combine, [old, value], value.type.dtype)
@@ -281,6 +308,33 @@ class Leaves:
             old = b.load(value.type, offsets, ref, mask, op="gather")
             value = scalar.emit(b, combine, [old, value], value.type.dtype)
         b.store(offsets, value, ref, mask, op="scatter")
+
+    @staticmethod
+    def _streamed(ref: MemRef, rest: Expr, type_: Type) -> MemRef:
+        """Return a non-temporal reference, if every vector stored there is aligned to its size."""
+        whole = type_.lanes * type_.dtype.itemsize
+        if whole & (whole - 1) or multiple_of(rest) * type_.dtype.itemsize % whole:
+            return ref
+        return MemRef(ref.buffer, ref.offset, min(whole, LINE), stream=True)
+
+    def _combine_lanes(self, point: Point, buffer: str, e: Expr, value: Instr,
+                       mask: Instr | None, combine: str) -> None:
+        """Combine lane after lane: several may hit one element."""
+        b, n = self.builder, point.lanes
+        value, offsets = b.splat(value, n), self.addresses.vector(e, n)
+        mask = None if mask is None else b.splat(mask, n)
+        for lane in range(n):
+            offset, new = b.lane(offsets, lane), b.lane(value, lane)
+
+            def put(offset: Instr = offset, new: Instr = new) -> None:
+                old = b.load(new.type, offset, MemRef(buffer))
+                b.store(offset, scalar.emit(b, combine, [old, new], new.type.dtype),
+                        MemRef(buffer))
+            if mask is None:
+                put()
+            else:
+                with b.when(b.lane(mask, lane)):
+                    put()
 
     def _store_scalar(self, buffer: str, e: Expr, value: Instr, mask: Instr | None,
                       combine: str) -> None:

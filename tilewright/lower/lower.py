@@ -10,7 +10,7 @@ from tilewright.errors import Illegal
 from tilewright.limits import Limits
 from tilewright.lower.emit import Emitter
 from tilewright.lower.leaf import Leaves, Memory
-from tilewright.lower.regions import Region, copy_strides, plan_region
+from tilewright.lower.regions import Region, copy_strides, plan_region, users
 from tilewright.lower.states import partial_in_output, partial_name, partial_region
 from tilewright.program import Binding, Builder, Param, Program, Scratch
 
@@ -72,8 +72,8 @@ def _plan_scratch(nest: Nest, pieces: list[tuple[Item, ...]]) \
     regions: dict[str, Region] = {}
     found: list[Scratch] = []
 
-    def space(users: list[str], common: tuple[str, ...]) -> str:
-        used = {piece_of[u] for u in users}
+    def space(leaves_: set[str], common: tuple[str, ...]) -> str:
+        used = {piece_of[u] for u in leaves_}
         if len(used) > 1:
             return "global"
         (piece,) = used
@@ -83,14 +83,12 @@ def _plan_scratch(nest: Nest, pieces: list[tuple[Item, ...]]) \
     for buffer in kernel.buffers:
         if buffer.kind == "scratch":
             region = regions[buffer.name] = plan_region(nest, buffer.name)
-            users = [s.name for s in (*kernel.writers(buffer.name), *kernel.readers(buffer.name))]
-            users += [c.name for c in nest.copies if c.stage in users]
             found.append(Scratch(buffer.name, buffer.dtype, region.elements,
-                                 space(users, region.common)))
+                                 space(users(nest, buffer.name), region.common)))
     for copy in nest.copies:
         _, elements = copy_strides(nest, copy.name)
         common = tuple(x.name for x in nest.paths[copy.name] if x in nest.paths[copy.stage])
-        where = "shared" if copy.space == "shared" else space([copy.name, copy.stage], common)
+        where = "shared" if copy.space == "shared" else space({copy.name, copy.stage}, common)
         found.append(Scratch(copy.name, _copy_dtype(nest, copy), elements, where))
     for stage in kernel.stages:
         outer = _partial_outer(nest, stage.name)
@@ -99,7 +97,7 @@ def _plan_scratch(nest: Nest, pieces: list[tuple[Item, ...]]) \
             for slot, v in enumerate(stage.state.init):  # type: ignore[union-attr]
                 name = partial_name(stage.name, slot)
                 regions[name] = region
-                found.append(Scratch(name, v.dtype, region.elements, space([stage.name], outer)))
+                found.append(Scratch(name, v.dtype, region.elements, space({stage.name}, outer)))
     return found, regions
 
 

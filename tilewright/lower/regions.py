@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.actions.nest import Leaf, Loop, Nest, nominal, operands
+from tilewright.actions.nest import Leaf, Loop, Nest, base, nominal, operands
 from tilewright.index import Expr, Sym, as_expr, const, substitute, symbols
 from tilewright.kernel.value import Value, postorder
 
@@ -40,55 +40,34 @@ class Region:
         """Return the flat element offset of an index tuple, under the loops' current indices."""
         flat = const(0)
         for e, d in zip(where, self.dims):
-            for base, coef in d.drops:
-                e = e - env[base] * coef
+            for loop, coef in d.drops:
+                e = e - env[loop] * coef
             flat = flat * d.size + (e - d.low)
         return flat
 
 
-def base(name: str) -> str:
-    """Return a loop's name without the stage or copy that owns it."""
-    return name.rsplit(":", 1)[-1]
+def indices(nest: Nest, owner: str, env: dict[str, Expr]) -> dict[str, Expr]:
+    """Return the index of every loop, part and axis around a leaf, under bound loops.
 
-
-def resolve(nest: Nest, owner: str, name: str, env: dict[str, Expr]) -> Expr:
-    """Return the index of an axis, or of a part of one, for a leaf under bound loops.
-
-    Follows splits (outer*factor + inner) and merges (quotient and remainder) down to the loops.
+    An axis without loops, or whose loops are over, is missing.
     """
-    if name in env:
-        return env[name]
-    factor = find_factor(nest, owner, name)
-    if factor:
-        return resolve(nest, owner, name + ".0", env) * factor \
-            + resolve(nest, owner, name + ".1", env)
-    for merged, outer, inner in nest.merges:
-        if name in (base(outer), base(inner)) and _has(nest, env, merged):
-            size = nominal(nest, inner)
-            whole = resolve(nest, owner, base(merged), env)
-            return whole // size if name == base(outer) else whole % size
-    return const(0)  # an axis of one iteration, or of none
-
-
-def _has(nest: Nest, env: dict[str, Expr], merged: str) -> bool:
-    name = base(merged)
-    return name in env or any(k.startswith(name + ".") or name in k.split("*") for k in env) \
-        or any(name in (base(o), base(i)) for _, o, i in nest.merges)
-
-
-def find_factor(nest: Nest, owner: str, name: str) -> int:
-    """Return the factor by which `name` is split for a leaf; 0 where it is not."""
-    stage = nest.copy[owner].stage if owner in nest.copy else owner
-    for key in (f"{owner}:{name}", f"{stage}:{name}", name):
-        if key in nest.factor:
-            return nest.factor[key]
-    return 0
+    known = {base(p.name): const(0) for p in nest.paths[owner] if nominal(nest, p.name) == 1}
+    known |= env
+    for step in nest.derived[owner]:
+        if step.kind == "unit":
+            known.setdefault(step.whole, const(0))
+        elif step.kind == "merge" and step.whole in known:
+            known[step.outer] = known[step.whole] // step.factor
+            known[step.inner] = known[step.whole] % step.factor
+        elif step.kind == "split" and step.outer in known and step.inner in known:
+            known[step.whole] = known[step.outer] * step.factor + known[step.inner]
+    return known
 
 
 def axis_map(nest: Nest, owner: str, env: dict[str, Expr]) -> dict[Sym, Expr]:
-    """Return the index of every axis of a leaf's stage under bound loops."""
-    stage = nest.stage_of(owner)
-    return {nest.kernel.axis[a].sym: resolve(nest, owner, a, env) for a in stage.axes()}
+    """Return the index of every axis of a leaf's stage under bound loops, 0 where it is missing."""
+    known = indices(nest, owner, env)
+    return {nest.kernel.axis[a].sym: known.get(a, const(0)) for a in nest.stage_of(owner).axes()}
 
 
 def nominal_env(nest: Nest, path: tuple[Loop, ...]) -> dict[str, Expr]:
@@ -97,9 +76,14 @@ def nominal_env(nest: Nest, path: tuple[Loop, ...]) -> dict[str, Expr]:
             for loop in path}
 
 
+def users(nest: Nest, buffer: str) -> set[str]:
+    """Return the leaves that touch a scratch buffer."""
+    return {leaf for leaf, _ in _accesses(nest, buffer)}
+
+
 def _accesses(nest: Nest, buffer: str):
     """Yield (leaf, index tuple) of every access to a scratch buffer."""
-    for leaf in [n for n, p in nest.paths.items() if not p or p[-1].name != n]:
+    for leaf in nest.derived:
         stage = nest.stage_of(leaf)
         if leaf in nest.copy:
             roots = [operands(stage)[nest.copy[leaf].operand]]
@@ -177,7 +161,7 @@ def copy_strides(nest: Nest, name: str) -> tuple[list[tuple[str, int]], int]:
     """Return ([(loop, stride)], elements) of a copy's dense layout."""
     strides, total = [], 1
     for loop in reversed(nest.copy[name].layout):
-        strides.append((base(loop), total))
+        strides.append((loop, total))
         total *= max(nominal(nest, loop), 1)
     return strides[::-1], total
 

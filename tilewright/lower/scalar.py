@@ -58,7 +58,8 @@ def _widen(x: Number) -> Number:
         return x
     if x.instr.op == "const":
         value = np.frombuffer(x.instr.data, x.dtype.numpy)[0]  # type: ignore[call-overload]
-        return Number(x.builder, x.builder.const(np.float32(value), x.instr.type.with_dtype(float32)))
+        wide = x.instr.type.with_dtype(float32)
+        return Number(x.builder, x.builder.const(np.float32(value), wide))
     return x.to(float32)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tilewright.actions.nest import Nest, nominal
+from tilewright.actions.nest import Nest, base, nominal
 from tilewright.index import const, substitute
 from tilewright.kernel import Stage
 from tilewright.kernel.value import const_number, other, state
 from tilewright.lower.band import Band
-from tilewright.lower.regions import Region, dimension, axis_map, base, nominal_env
+from tilewright.lower.regions import Region, axis_map, dimension, nominal_env
 from tilewright.program import Instr, Type
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Accumulators:
         """Set every copy to the identity."""
         init = [emitter.builder.const(const_number(v), Type(v.dtype, self.lanes))
                 for v in self.state.init]
-        self.values = {c: list(init) for c in product(*(range(n) for n in self.sizes))}
+        self.values = {c: list(init) for c in product(*(range(max(n, 1)) for n in self.sizes))}
 
     def copy(self) -> dict[tuple[int, ...], list[Instr]]:
         return dict(self.values)
@@ -130,7 +130,7 @@ class PartialMemory:
 
     def _each(self, emitter: Emitter, acc: Accumulators):
         band = acc.free_band
-        for indices, point in emitter.copies(self.name, band):
+        for indices, point in emitter.copies(self.name, band, finish=True):
             key = acc.key_free(indices)
             for slot, v in enumerate(acc.state.init):
                 if self.direct:
@@ -164,8 +164,12 @@ def partial_name(stage: str, slot: int) -> str:
 
 
 def partial_in_output(stage: Stage) -> bool:
-    """Return whether the output can hold the partial states: same dtype, identity finish."""
-    if len(stage.stores) != 1 or stage.state is None or len(stage.state.init) != 1:
+    """Return whether the output can hold the partial states: same dtype, identity finish.
+
+    A scan's steps each have an element of their own, so its state lies elsewhere.
+    """
+    if len(stage.stores) != 1 or stage.state is None or len(stage.state.init) != 1 \
+            or stage.axes("carry"):
         return False
     store = stage.stores[0]
     return store.value is state(0, stage.state.init[0].dtype) and not store.combine \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -13,10 +13,12 @@ from tilewright.backends import Executable, backend
 from tilewright.config import Config
 from tilewright.fusion.alternatives import preferred
 from tilewright.kernel import Kernel
+from tilewright.kernel.verify import verify as verify_kernel
 from tilewright.limits import Limits
 from tilewright.lower import lower
 from tilewright.plan.cache import Cache
 from tilewright.program import Binding, Program
+from tilewright.program.verify import verify as verify_program
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,13 @@ class Target:
 
     backend: str
     limits: Limits
+    verify: bool = False  # check kernels and Programs between passes
 
     @classmethod
     def of(cls, config: Config) -> Target:
         """Return what `config` asks for. Raises BackendError for an unknown backend."""
-        return cls(config.backend, replace(backend(config.backend).limits, threads=config.threads))
+        limits = replace(backend(config.backend).limits, threads=config.threads)
+        return cls(config.backend, limits, config.verify)
 
 
 @dataclass
@@ -102,8 +106,11 @@ def build(kernel: Kernel, target: Target, work: Work, schedule: Schedule | None 
     """Schedule (by default rules, unless given), lower, compile and load one kernel.
 
     Raises Illegal where the schedule does not apply, TooLarge beyond the instruction cap,
-    BackendError where the backend refuses.
+    BackendError where the backend refuses, VerifyError where the target asks for checks and a pass
+    broke a rule.
     """
+    if target.verify:
+        verify_kernel(kernel, "fusion")
     with work.stage("schedule"):
         if schedule is None:
             kernel = preferred(kernel, target.limits)
@@ -111,12 +118,20 @@ def build(kernel: Kernel, target: Target, work: Work, schedule: Schedule | None 
         nest = schedule.apply(kernel)
     with work.stage("lower"):
         lowered = lower(nest, target.limits)
+    if target.verify:
+        _verify(kernel, lowered.programs)
     programs, maker = lowered.programs, backend(target.backend)
     work.count("programs compiled", len(programs))
     with work.stage("compile"):
         executable = maker.load(maker.compile(maker.render(programs, lowered.binding)))
     return Built(kernel, schedule, target, lowered.binding, tuple(p.parallel for p in programs),
                  sum(p.count for p in programs), executable)
+
+
+def _verify(kernel: Kernel, programs: Sequence[Program]) -> None:
+    verify_kernel(kernel, "alternatives")
+    for program in programs:
+        verify_program(program, "lower")
 
 
 def with_source(built: Built, text: str) -> Built:

@@ -1,5 +1,6 @@
-"""Sketches: named, parametrised lists of actions, and the default schedule made of them."""
+"""Sketches: named, parametrised lists of actions; recipes of them; the default schedule."""
 
-from tilewright.actions.sketches.default import default_schedule
+from tilewright.actions.sketches.base import Sketch
+from tilewright.actions.sketches.recipe import Recipe, default_recipe, default_schedule
 
-__all__ = ["default_schedule"]
+__all__ = ["Recipe", "Sketch", "default_recipe", "default_schedule"]

@@ -8,11 +8,14 @@ scalar of the row factor per row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from tilewright.actions.access import Access, accesses, loads_of, symbols_of
 from tilewright.actions.copy import Copy
+from tilewright.actions.sketches.base import Sketch
 from tilewright.actions.sketches.draft import Draft
+from tilewright.errors import Illegal
 from tilewright.kernel import Stage
 from tilewright.limits import Limits
 
@@ -29,23 +32,18 @@ class Shape:
     batch: tuple[str, ...]
     steps: tuple[str, ...]
 
-
-@dataclass(frozen=True)
-class Tile:
-    """Parameters: rows and vectors of the register tile, columns and steps of a cache block."""
-
-    rows: int
-    vectors: int
-    block: int
-    steps: int
-    pack: bool
+    @property
+    def rows(self) -> str:
+        """The operand letter of the factor that is read by scalars."""
+        return "ba"["ab".index(self.columns)]
 
 
-def analyse(draft: Draft, stage: Stage, loops: dict[str, str]) -> Shape | None:
+def analyse(draft: Draft, stage: Stage) -> Shape | None:
     """Return the contraction's parts, None where it has no tile of rows and columns."""
     if not stage.is_contraction:
         return None
     assert stage.state is not None
+    loops = draft.own(stage)
     factors = stage.state.update[0].args[1].args
     used = [symbols_of(f) for f in factors]
     free = [a for a in stage.axes("free") if a in loops and draft.size(loops[a]) > 1]
@@ -74,9 +72,87 @@ def _loaded_by_vectors(draft: Draft, factors, sided: list[str]) -> str | None:
     return sided[-1] if sided else None
 
 
-def default_tile(draft: Draft, stage: Stage, shape: Shape, loops: dict[str, str],
-                 limits: Limits) -> Tile:
-    """Return the parameters of a small model: fill the registers, waste little, fit the caches."""
+@dataclass(frozen=True)
+class Contraction(Sketch):
+    """Rows and vectors of the register tile, columns and steps of a cache block, what is packed.
+
+    batch: columns: block.0: [pack] steps.0: rows: row.0: block.1: steps: [rows x vectors x lanes]
+    """
+
+    rows: int
+    vectors: int
+    block: int
+    steps: int
+    pack: bool
+    pack_rows: str = ""  # "", "tile" or "root"
+
+    def apply(self, draft: Draft, limits: Limits) -> None:
+        stage = draft.kernel.stage[self.stage]
+        shape = analyse(draft, stage)
+        if shape is None:
+            raise Illegal(f"contraction: cannot tile {self.stage} (no rows and columns)")
+        if self.rows * self.vectors + self.vectors + 1 > limits.registers:
+            raise Illegal(f"contraction: cannot keep {self.rows} x {self.vectors} vectors in "
+                          f"{limits.registers} registers")
+        loops = draft.own(stage)
+        lanes = self._lanes(draft, stage, shape, limits)
+        row0, row1 = draft.split(loops[shape.row], self.rows)
+        block0, inner = draft.split(loops[shape.vector], self.block)
+        block1, inner = draft.split(inner, self.vectors * lanes)
+        jam, lane = draft.split(inner, lanes)
+        walk = [loops[a] for a in shape.steps]
+        step0 = None
+        if len(walk) == 1:
+            step0, walk[0] = draft.split(walk[0], self.steps)
+        near, far = _divide_columns(draft, stage, shape, loops, limits)
+        draft.order([*[loops[a] for a in shape.batch], *far, block0, step0,
+                     *[loops[a] for a in shape.other_rows], row0, *near, block1, *walk,
+                     row1, jam, lane])
+        if self.pack:
+            batch = loops[shape.batch[-1]] if shape.batch else None
+            at = step0 or block0 or (far[-1] if far else batch) or "root"
+            inside = [x for x in (*near, block1, *walk, jam, lane) if x is not None]
+            _pack(draft, stage, shape, inside, at, lanes)
+        if self.pack_rows and row0 is not None:
+            _pack_rows(draft, stage, shape, row0, [*walk, row1], self.pack_rows)
+        draft.vectorize(lane)
+        if jam is not None:
+            draft.interleave(jam)
+        draft.interleave(row1)
+
+    @staticmethod
+    def _lanes(draft: Draft, stage: Stage, shape: Shape, limits: Limits) -> int:
+        """Return a full vector, or the power of two that holds a narrow axis."""
+        lanes = limits.lanes(stage.state.init[0].dtype.itemsize)  # type: ignore[union-attr]
+        size = draft.size(draft.own(stage)[shape.vector])
+        return min(lanes, 1 << (size - 1).bit_length())
+
+    def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
+        for rows in (self.rows - 2, self.rows - 1, self.rows + 1, self.rows + 2):
+            if 1 <= rows <= limits.registers:
+                yield replace(self, rows=rows)
+        for vectors in (self.vectors - 1, self.vectors + 1):
+            if 1 <= vectors <= 6:
+                panel = self.block // self.vectors * vectors
+                yield replace(self, vectors=vectors, block=panel)
+        for factor in (0.5, 2):
+            yield replace(self, block=max(1, int(self.block * factor)))
+            yield replace(self, steps=max(16, int(self.steps * factor)))
+        yield replace(self, pack=not self.pack)
+        for where in ("", "tile", "root"):
+            if where != self.pack_rows:
+                yield replace(self, pack_rows=where)
+
+
+def sketch_contraction(draft: Draft, stage: Stage, limits: Limits) -> Contraction | None:
+    """Return the default sketch: fill the registers, waste little, fit the caches.
+
+    None where the stage has no tile of rows and columns.
+    """
+    shape = analyse(draft, stage)
+    if shape is None:
+        return None
+    loops = draft.own(stage)
     itemsize = stage.state.init[0].dtype.itemsize  # type: ignore[union-attr]
     lanes = limits.lanes(itemsize)
     m, n = draft.size(loops[shape.row]), draft.size(loops[shape.vector])
@@ -92,11 +168,15 @@ def default_tile(draft: Draft, stage: Stage, shape: Shape, loops: dict[str, str]
             if value > best * 1.01:
                 best, rows, vectors = value, r, v
     panel = vectors * lanes
-    # a block of packed columns takes half of L2, its rows stream past it
+    # a block of packed columns takes half of L2, the rows stream past it
     block = max(1, min(limits.l2 // 2 // (min(depth, 512) * itemsize) // panel, 4)) * panel
-    steps = depth if depth * block * itemsize <= limits.l2 or len(shape.steps) > 1 else 512
-    pack = _pays_to_pack(draft, stage, shape, m // max(rows, 1))
-    return Tile(rows, vectors, min(block, n), min(steps, max(depth, 1)), pack)
+    whole = depth * block * itemsize <= limits.l2 or len(shape.steps) > 1
+    pack_rows = ""
+    if min(block, n) >= 4 * lanes and m > rows and _rows_lie_across(draft, stage, shape):
+        factor = _row_bytes(draft, stage, shape)
+        pack_rows = "root" if factor <= limits.l3 // 2 and len(draft.nest.body) == 1 else "tile"
+    return Contraction(stage.name, rows, vectors, min(block, n), max(depth, 1) if whole else 512,
+                       _pays_to_pack(draft, stage, shape, m // max(rows, 1)), pack_rows)
 
 
 def _efficiency(r: int, v: int, m: int, n: int, lanes: int) -> float:
@@ -137,46 +217,6 @@ def _overlaps(draft: Draft, load: Access, axes: tuple[str, ...]) -> bool:
             return True
         reach += stride * (size - 1)
     return False
-
-
-def contraction(draft: Draft, stage: Stage, loops: dict[str, str], limits: Limits,
-                tile: Tile | None = None) -> bool:
-    """Apply the sketch; return False, leaving the draft alone, where the stage has no tile.
-
-    batch: columns: block.0: [pack] steps.0: rows: row.0: block.1: steps: [rows x vectors x lanes]
-    """
-    shape = analyse(draft, stage, loops)
-    if shape is None:
-        return False
-    tile = tile or default_tile(draft, stage, shape, loops, limits)
-    lanes = limits.lanes(stage.state.init[0].dtype.itemsize)  # type: ignore[union-attr]
-    size = draft.size(loops[shape.vector])
-    lanes = min(lanes, 1 << max(size - 1, 1).bit_length() - 1) if size < lanes else lanes
-    row0, row1 = draft.split(loops[shape.row], tile.rows)
-    block0, inner = draft.split(loops[shape.vector], tile.block)
-    block1, inner = draft.split(inner, tile.vectors * lanes)
-    jam, lane = draft.split(inner, lanes)
-    steps = [loops[a] for a in shape.steps]
-    outer_step = None
-    if len(steps) == 1 and tile.steps < draft.size(steps[0]):
-        outer_step, inner_step = draft.split(steps[0], tile.steps)
-        steps = [inner_step]
-    near, far = _divide_columns(draft, stage, shape, loops, limits)
-    order = [*[loops[a] for a in shape.batch], *far, block0, outer_step,
-             *[loops[a] for a in shape.other_rows], row0, *near, block1, *steps,
-             row1, jam, lane]
-    draft.order([x for x in order if x is not None and x in draft.loops(stage.name)])
-    if tile.pack:
-        at = outer_step or block0
-        at = at or (far[-1] if far else loops[shape.batch[-1]] if shape.batch else "root")
-        _pack(draft, stage, shape, [x for x in (*near, block1, *steps, jam, lane) if x], at, lanes)
-    if row0 is not None and tile.block >= 4 * lanes and _rows_lie_across(draft, stage, shape):
-        _pack_rows(draft, stage, shape, row0, [*steps, row1], limits)
-    draft.vectorize(lane)
-    if jam is not None:
-        draft.interleave(jam)
-    draft.interleave(row1)
-    return True
 
 
 def _divide_columns(draft: Draft, stage: Stage, shape: Shape, loops: dict[str, str],
@@ -231,27 +271,33 @@ def _pack(draft: Draft, stage: Stage, shape: Shape, inside: list[str], at: str,
 
 def _rows_lie_across(draft: Draft, stage: Stage, shape: Shape) -> bool:
     """Return whether each reduce step reads the row factor from another cache line."""
-    loads = _operand(draft, stage, "ba"["ab".index(shape.columns)])
     return all(x.stride(shape.row) == 1 and not any(x.stride(s) == 1 for s in shape.steps)
-               for x in loads)
+               for x in _operand(draft, stage, shape.rows))
+
+
+def _row_bytes(draft: Draft, stage: Stage, shape: Shape) -> int:
+    """Return the bytes of the whole row factor, packed."""
+    factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
+    used = symbols_of(factors["ab".index(shape.rows)])
+    size = stage.state.init[0].dtype.itemsize  # type: ignore[union-attr]
+    for axis in used & set(stage.axes()):
+        size *= int(draft.kernel.axis[axis].extent)
+    return size
 
 
 def _pack_rows(draft: Draft, stage: Stage, shape: Shape, tile: str, inside: list[str],
-               limits: Limits) -> None:
-    """Copy the rows, tile by tile and step by step: all of them first where half of L3 holds them."""
-    letter = "ba"["ab".index(shape.columns)]
-    name = f"{stage.name}:{letter}.copy"
+               where: str) -> None:
+    """Copy the rows, tile by tile and step by step: each tile in turn, or all of them first."""
+    operand = f"{stage.name}:{shape.rows}"
+    name = f"{operand}.copy"
     factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
-    used = symbols_of(factors["ab".index(letter)])
-    path = [x.name for x in draft.nest.paths[stage.name]]
-    whole = [x for x in path[:path.index(inside[0])] if set(draft.nest.axes_of(x)) & used]
-    size = stage.state.init[0].dtype.itemsize  # type: ignore[union-attr]
-    for x in (*whole, *inside):
-        size *= draft.size(x)
-    if size <= limits.l3 // 2 and len(draft.nest.body) == 1:
-        draft.do(Copy(f"{stage.name}:{letter}", "root", (*whole, *inside)))
-        rows = [f"{name}:{x}" for x in whole]
-        draft.order([*[f"{name}:{x}" for x in inside[:-1]], *rows, f"{name}:{inside[-1]}"])
+    used = symbols_of(factors["ab".index(shape.rows)])
+    if where == "root":
+        path = [x.name for x in draft.nest.paths[stage.name]]
+        whole = [x for x in path[:path.index(inside[0])] if set(draft.nest.axes_of(x)) & used]
+        draft.do(Copy(operand, "root", (*whole, *inside)))
+        draft.order([*[f"{name}:{x}" for x in inside[:-1]], *[f"{name}:{x}" for x in whole],
+                     f"{name}:{inside[-1]}"])
     else:
-        draft.do(Copy(f"{stage.name}:{letter}", tile, tuple(inside)))
+        draft.do(Copy(operand, tile, tuple(inside)))
     draft.vectorize(f"{name}:{inside[-1]}")

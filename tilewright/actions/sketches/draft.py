@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tilewright.actions.base import Action
 from tilewright.actions.interleave import Interleave
-from tilewright.actions.nest import Loop, Nest, nominal, start
+from tilewright.actions.nest import Nest, nominal, start
 from tilewright.actions.reorder import Reorder
 from tilewright.actions.schedule import Schedule
 from tilewright.actions.split import Split
 from tilewright.actions.vectorize import Vectorize
-from tilewright.kernel import Kernel
+from tilewright.kernel import Kernel, Stage
 
 
 class Draft:
@@ -40,6 +40,10 @@ class Draft:
             own.append(loop.name)
         return own[::-1]
 
+    def own(self, stage: Stage) -> dict[str, str]:
+        """Return {axis: loop} of the loops that hold only this stage."""
+        return {axis: loop for loop in self.loops(stage.name) for axis in self.nest.axes_of(loop)}
+
     def split(self, loop: str, factor: int) -> tuple[str | None, str]:
         """Split where that leaves two loops; return (outer or None, inner)."""
         if factor >= self.size(loop):
@@ -47,24 +51,18 @@ class Draft:
         self.do(Split(loop, factor))
         return loop + ".0", loop + ".1"
 
-    def order(self, loops: list[str]) -> None:
-        """Give the loops this order, if they have another."""
-        if len(loops) < 2:
+    def order(self, loops: list[str | None]) -> None:
+        """Give the loops this order, outermost first, if they have another; None is left out."""
+        names = [x for x in loops if x is not None]
+        if len(names) < 2:
             return
-        path = [p.name for p in self.nest.paths[loops[0]]]
-        deepest = max(loops, key=lambda n: len(self.nest.paths[n]))
-        path = [p.name for p in self.nest.paths[deepest] if p.name in loops]
-        if path != loops:
-            self.do(Reorder(tuple(loops)))
+        deepest = max(names, key=lambda n: len(self.nest.paths[n]))
+        if [p.name for p in self.nest.paths[deepest] if p.name in names] != names:
+            self.do(Reorder(tuple(names)))
 
     def vectorize(self, loop: str) -> None:
-        if self.size(loop) >= 2:
-            self.do(Vectorize(loop))
-        elif self._loop(loop).kind == "serial":
-            self.do(Interleave(loop))
+        """Vectorise a loop; one of a single iteration has no lanes and joins the band as it is."""
+        self.do(Vectorize(loop) if self.size(loop) >= 2 else Interleave(loop))
 
     def interleave(self, loop: str) -> None:
         self.do(Interleave(loop))
-
-    def _loop(self, name: str) -> Loop:
-        return self.nest.loop(name, "sketch")

@@ -2,83 +2,115 @@
 
 from __future__ import annotations
 
-from tilewright.actions.access import OPAQUE, Access, accesses
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tilewright.actions.access import OPAQUE, accesses
+from tilewright.actions.sketches.base import Sketch, lanes_of, steps
 from tilewright.actions.sketches.draft import Draft
 from tilewright.kernel import Stage
 from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
 SMALL_BODY = 24  # values up to which several register copies pay
+MOST_COPIES = 16
 
 
-def lanes_of(draft: Draft, stage: Stage, limits: Limits) -> int:
-    """Return the lanes that fill a vector register with the stage's widest element."""
-    widest = max((v.dtype.itemsize for v in postorder(stage.roots())
-                  if v.op not in ("index", "test", "divides")), default=4)
-    return limits.lanes(widest)
+@dataclass(frozen=True)
+class Pointwise(Sketch):
+    """Vectors along one axis, several copies side by side.
 
-
-def unit_axis(draft: Draft, stage: Stage, names: list[str]) -> str | None:
-    """Return the axis along which the stores advance by one element, None if there is none."""
-    _, stores = accesses(draft.kernel, stage)
-    for axis in reversed(names):
-        if any(s.stride(axis) == 1 for s in stores):
-            return axis
-    return None
-
-
-def pointwise(draft: Draft, stage: Stage, loops: dict[str, str], limits: Limits) -> None:
-    """Vectorise the stage along its stores; `loops` maps each axis to the stage's own loop.
-
-    Where a load advances by one element along another axis, square tiles are transposed in registers.
+    for rest: for vector.0: { copies x lanes }
     """
-    axes = [a for a in stage.axes() if a in loops]
-    if stage.axes("carry"):
-        axes = [a for a in axes if stage.role[a] == "free"]
-    vector = unit_axis(draft, stage, axes) or (axes[-1] if axes else None)
-    if vector is None or draft.size(loops[vector]) < 2:
-        return
-    lanes = lanes_of(draft, stage, limits)
-    other = _crossing(draft, stage, vector, [a for a in axes if a != vector])
-    if other is not None and min(draft.size(loops[other]), draft.size(loops[vector])) >= lanes:
-        _transpose(draft, stage, loops, vector, other, lanes)
-        return
-    size = draft.size(loops[vector])
+
+    vector: str
+    lanes: int
+    copies: int
+
+    def apply(self, draft: Draft, limits: Limits) -> None:
+        stage = draft.kernel.stage[self.stage]
+        outer, inner = draft.split(draft.own(stage)[self.vector], self.lanes * self.copies)
+        jam, lane = draft.split(inner, self.lanes)
+        rest = [x for x in draft.loops(self.stage) if x not in (outer, inner, jam, lane)]
+        draft.order([*rest, outer, jam, lane])
+        draft.vectorize(lane)
+        if jam is not None:
+            draft.interleave(jam)
+
+    def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
+        stage = draft.kernel.stage[self.stage]
+        for copies in steps(self.copies, 1, MOST_COPIES):
+            yield replace(self, copies=copies)
+        for lanes in steps(self.lanes, 2, 2 * lanes_of(stage, limits)):
+            yield replace(self, lanes=lanes)
+        for axis in _free(draft, stage):
+            if axis != self.vector:
+                yield replace(self, vector=axis)
+        yield from _transposes(draft, stage, self.vector, limits)
+
+
+@dataclass(frozen=True)
+class Transpose(Sketch):
+    """Square tiles, transposed in registers, where a load is contiguous along `other`.
+
+    for rest: for other.0: for vector.0: { lanes x lanes }; or vector.0 outside where `swap`
+    """
+
+    vector: str
+    other: str
+    lanes: int
+    swap: bool = False
+
+    def apply(self, draft: Draft, limits: Limits) -> None:
+        loops = draft.own(draft.kernel.stage[self.stage])
+        v0, v1 = draft.split(loops[self.vector], self.lanes)
+        o0, o1 = draft.split(loops[self.other], self.lanes)
+        rest = [x for x in draft.loops(self.stage) if x not in (v0, v1, o0, o1)]
+        outer = (v0, o0) if self.swap else (o0, v0)
+        draft.order([*rest, *outer, o1, v1])
+        draft.vectorize(v1)
+        draft.interleave(o1)
+
+    def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
+        stage = draft.kernel.stage[self.stage]
+        yield replace(self, swap=not self.swap)
+        for lanes in steps(self.lanes, 4, lanes_of(stage, limits)):
+            yield replace(self, lanes=lanes)
+        yield Pointwise(self.stage, self.vector, self.lanes, 1)
+
+
+def sketch_pointwise(draft: Draft, stage: Stage, limits: Limits) -> Sketch | None:
+    """Return the default sketch of a stage without state; None where nothing is to be vectorised."""
+    free = _free(draft, stage)
+    if not free:
+        return None
+    _, stores = accesses(draft.kernel, stage)
+    unit = [a for a in free if any(s.stride(a) == 1 for s in stores)]
+    vector = unit[-1] if unit else free[-1]
+    lanes = lanes_of(stage, limits)
+    size = draft.size(draft.own(stage)[vector])
+    for sketch in _transposes(draft, stage, vector, limits):
+        if min(size, draft.size(draft.own(stage)[sketch.other])) >= lanes:
+            return sketch
     copies = 1
     if len(postorder(stage.roots())) <= SMALL_BODY:
         while copies < 4 and size >= lanes * copies * 2:
             copies *= 2
-    outer, inner = draft.split(loops[vector], lanes * copies)
-    jam, lane = draft.split(inner, lanes)
-    rest = [loop for loop in draft.loops(stage.name) if loop not in (outer, inner, jam, lane)]
-    draft.order([*rest, *filter(None, (outer, jam)), lane])
-    draft.vectorize(lane)
-    if jam is not None:
-        draft.interleave(jam)
+    return Pointwise(stage.name, vector, lanes, copies)
 
 
-def _crossing(draft: Draft, stage: Stage, vector: str, others: list[str]) -> str | None:
-    """Return the axis along which a load that strides over `vector` is contiguous."""
+def _free(draft: Draft, stage: Stage) -> list[str]:
+    """Return the stage's own free axes of more than one iteration."""
+    return [a for a, loop in draft.own(stage).items()
+            if stage.role.get(a) == "free" and draft.size(loop) > 1]
+
+
+def _transposes(draft: Draft, stage: Stage, vector: str, limits: Limits) -> Iterator[Transpose]:
+    """Yield a sketch for each axis along which a load that strides over `vector` is contiguous."""
     loads, _ = accesses(draft.kernel, stage)
+    found = set()
     for load in loads:
         if abs(load.stride(vector)) > 1 and load.stride(vector) != OPAQUE and not load.guarded:
-            for axis in others:
-                if load.stride(axis) == 1 and stage.role[axis] == "free":
-                    return axis
-    return None
-
-
-def _transpose(draft: Draft, stage: Stage, loops: dict[str, str], vector: str, other: str,
-               lanes: int) -> None:
-    """for rest: for other.0: for vector.0: { lanes x lanes tile }"""
-    v0, v1 = draft.split(loops[vector], lanes)
-    o0, o1 = draft.split(loops[other], lanes)
-    rest = [loop for loop in draft.loops(stage.name) if loop not in (v0, v1, o0, o1)]
-    draft.order([*rest, *filter(None, (o0, v0)), o1, v1])
-    draft.vectorize(v1)
-    draft.interleave(o1)
-
-
-def crossing_load(loads: list[Access], vector: str) -> bool:
-    """Return whether a load strides over the vector axis."""
-    return any(abs(load.stride(vector)) > 1 for load in loads)
+            found |= {a for a in _free(draft, stage) if a != vector and load.stride(a) == 1}
+    for axis in sorted(found):
+        yield Transpose(stage.name, vector, axis, lanes_of(stage, limits))

@@ -2,50 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
 from tilewright.actions.access import OPAQUE, accesses
+from tilewright.actions.sketches.base import Sketch, lanes_of, steps
 from tilewright.actions.sketches.draft import Draft
-from tilewright.actions.sketches.pointwise import lanes_of
 from tilewright.kernel import Stage
 from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
 
-def reduction(draft: Draft, stage: Stage, loops: dict[str, str], limits: Limits) -> None:
-    """Vectorise a stage with state along the axis its loads walk by one element.
+@dataclass(frozen=True)
+class Reduction(Sketch):
+    """Vectors along the axis that loads walk by one element, several accumulators side by side.
 
     A reduce axis gives partial states per lane and copy; a free one gives neighbouring results.
-    A scan's carry loop goes innermost, with copies over a free axis to hide its latency.
+
+    for free: for steps: for vector.0: { copies x lanes }         vector is a reduce axis
+    for free: for vector.0: for steps: { copies x lanes }         vector is free
+    for vector.0 ..: the same, steps outermost, where `streams`   partial states in memory
     """
-    axes = [a for a in stage.axes() if a in loops]
-    vector = _vector_axis(draft, stage, axes, loops)
-    lanes = lanes_of(draft, stage, limits)
-    copies = _copies(stage, limits)
+
+    vector: str
+    lanes: int
+    copies: int
+    streams: bool = False
+
+    def apply(self, draft: Draft, limits: Limits) -> None:
+        stage = draft.kernel.stage[self.stage]
+        outer, inner = draft.split(draft.own(stage)[self.vector], self.lanes * self.copies)
+        jam, lane = draft.split(inner, self.lanes)
+        rest = [x for x in draft.loops(self.stage) if x not in (outer, inner, jam, lane)]
+        free = [x for x in rest if draft.nest.role(x, self.stage) == "free"]
+        walk = [x for x in rest if x not in free]
+        if stage.role[self.vector] != "free":
+            order = [*free, *walk, outer, jam, lane]
+        elif self.streams:
+            order = [*free, *walk, outer, jam, lane]
+        else:
+            order = [*free, outer, *walk, jam, lane]
+        draft.order(order)
+        draft.vectorize(lane)
+        if jam is not None:
+            draft.interleave(jam)
+
+    def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
+        stage = draft.kernel.stage[self.stage]
+        for copies in steps(self.copies, 1, limits.registers // 2):
+            yield replace(self, copies=copies)
+        for lanes in steps(self.lanes, 2, 2 * lanes_of(stage, limits)):
+            yield replace(self, lanes=lanes)
+        for axis in _walkable(draft, stage):
+            if axis != self.vector:
+                yield replace(self, vector=axis)
+        if stage.role[self.vector] == "free" and not stage.axes("carry"):
+            yield replace(self, streams=not self.streams)
+
+
+@dataclass(frozen=True)
+class Rows(Sketch):
+    """Independent rows side by side, where no axis is contiguous or a scan runs along it.
+
+    for free: for row.0: for steps: { rows }
+    """
+
+    row: str
+    rows: int
+
+    def apply(self, draft: Draft, limits: Limits) -> None:
+        stage = draft.kernel.stage[self.stage]
+        outer, inner = draft.split(draft.own(stage)[self.row], self.rows)
+        rest = [x for x in draft.loops(self.stage) if x not in (outer, inner)]
+        walk = [x for x in rest if draft.nest.role(x, self.stage) != "free"]
+        draft.order([*[x for x in rest if x not in walk], outer, *walk, inner])
+        draft.interleave(inner)
+
+    def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
+        stage = draft.kernel.stage[self.stage]
+        for rows in steps(self.rows, 1, limits.registers):
+            yield replace(self, rows=rows)
+        for axis in _walkable(draft, stage):
+            yield Reduction(self.stage, axis, lanes_of(stage, limits), 1)
+
+
+def sketch_reduction(draft: Draft, stage: Stage, limits: Limits) -> Sketch | None:
+    """Return the default sketch of a stage with state."""
+    loops = draft.own(stage)
+    lanes, copies = lanes_of(stage, limits), _copies(stage, limits)
+    vector = _vector_axis(draft, stage)
     if vector is None:
-        _jam_rows(draft, stage, axes, loops, copies)
-        return
-    size = draft.size(loops[vector])
-    while copies > 1 and size < lanes * copies:
+        free = [a for a in loops if stage.role.get(a) == "free" and draft.size(loops[a]) > 1]
+        if not free:
+            return None
+        return Rows(stage.name, free[-1], min(copies, draft.size(loops[free[-1]])))
+    while copies > 1 and draft.size(loops[vector]) < lanes * copies:
         copies //= 2
-    outer, inner = draft.split(loops[vector], lanes * copies)
-    jam, lane = draft.split(inner, lanes)
-    rest = [loop for loop in draft.loops(stage.name) if loop not in (outer, inner, jam, lane)]
-    free = [x for x in rest if draft.nest.role(x, stage.name) == "free"]
-    steps = [x for x in rest if x not in free]
-    if stage.role[vector] == "free":
-        order = [*free, outer, *steps, jam, lane]
-    else:
-        order = [*free, *steps, outer, jam, lane]
-    draft.order([x for x in order if x is not None])
-    draft.vectorize(lane)
-    if jam is not None:
-        draft.interleave(jam)
+    return Reduction(stage.name, vector, lanes, copies)
 
 
 def _copies(stage: Stage, limits: Limits) -> int:
-    """Return how many independent accumulators the registers hold, as a power of two."""
+    """Return how many independent accumulators the registers hold, as a power of two.
+
+    A bounded sum keeps two per copy: the block under way, and the blocks so far.
+    """
     assert stage.state is not None
-    slots = len(stage.state.init)
-    most = limits.registers // (4 * slots)
+    most = limits.registers // (4 * len(stage.state.init))
     if len(postorder(stage.roots())) > 24:
         most //= 2
     copies = 1
@@ -54,36 +116,26 @@ def _copies(stage: Stage, limits: Limits) -> int:
     return copies
 
 
-def _vector_axis(draft: Draft, stage: Stage, axes: list[str], loops: dict[str, str]) -> str | None:
-    """Return the axis that most loads walk by one element; reduce axes win ties; never a carry."""
+def _walkable(draft: Draft, stage: Stage) -> list[str]:
+    """Return the axes that may be vectorised: the stage's own, of two or more, not carried."""
+    return [a for a, loop in draft.own(stage).items()
+            if stage.role.get(a) in ("free", "reduce") and draft.size(loop) > 1]
+
+
+def _vector_axis(draft: Draft, stage: Stage) -> str | None:
+    """Return the axis that most loads walk by one element; reduce axes win ties."""
     loads, stores = accesses(draft.kernel, stage)
-    best, score = None, 0
-    for axis in axes:
-        role = stage.role[axis]
-        if role == "carry" or draft.size(loops[axis]) < 2:
-            continue
-        unit = sum(1 for a in loads if abs(a.stride(axis)) == 1)
-        strided = sum(1 for a in loads if abs(a.stride(axis)) > 1)
-        opaque = sum(1 for a in loads if a.stride(axis) == OPAQUE)
-        points = 4 * unit - 2 * strided - opaque + min(draft.size(loops[axis]), 16) / 16
-        if role == "free":
-            points += 2 if any(s.stride(axis) == 1 for s in stores) else 0
-        else:
+    best, score = None, 0.0
+    for axis in _walkable(draft, stage):
+        unit = sum(abs(a.stride(axis)) == 1 for a in loads)
+        strided = sum(abs(a.stride(axis)) > 1 for a in loads)
+        opaque = sum(a.stride(axis) == OPAQUE for a in loads)
+        filled = min(draft.size(draft.own(stage)[axis]), 16) / 16
+        points = 4 * unit - 2 * strided - opaque + filled
+        if stage.role[axis] == "reduce":
             points += 1
+        elif any(s.stride(axis) == 1 for s in stores):
+            points += 2
         if points > score:
             best, score = axis, points
     return best
-
-
-def _jam_rows(draft: Draft, stage: Stage, axes: list[str], loops: dict[str, str],
-              copies: int) -> None:
-    """Without a contiguous axis: interleave independent rows."""
-    free = [a for a in axes if stage.role[a] == "free" and draft.size(loops[a]) > 1]
-    if not free:
-        return
-    outer, inner = draft.split(loops[free[-1]], min(copies, draft.size(loops[free[-1]])))
-    rest = [loop for loop in draft.loops(stage.name) if loop not in (outer, inner)]
-    steps = [x for x in rest if draft.nest.role(x, stage.name) != "free"]
-    order = [*[x for x in rest if x not in steps], outer, *steps, inner]
-    draft.order([x for x in order if x is not None])
-    draft.interleave(inner)

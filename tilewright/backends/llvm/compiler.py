@@ -13,7 +13,6 @@ from tilewright.backends.llvm.host import Host, initialize
 from tilewright.backends.llvm.render import ENTRIES
 from tilewright.errors import BackendError
 
-
 _LOADS = 32
 # LLVM ends the process at a mistake in assembly text, so that is read in a process of its own.
 _ASSEMBLER = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.backends.llvm.types import constant, register, text_of
 from tilewright.backends.llvm.writer import Writer
 from tilewright.dtypes import DType, float32, int16, int32, int64
+from tilewright.errors import BackendError
 from tilewright.program.ir import Type
 
 
@@ -48,7 +49,10 @@ def _int(value: int, dtype: DType, lanes: int) -> str:
     return constant(Type(dtype, lanes), bits.to_bytes(dtype.itemsize, "little"))
 
 
-def _half(lanes: int) -> str:
+def _half(w: Writer, lanes: int) -> str:
+    if not w.host.converts_half:
+        raise BackendError(f"llvm: cannot compute with float16 in {w.program.name} "
+                           f"({w.host.cpu} has no F16C instructions)")
     return "half" if lanes == 1 else f"<{lanes} x half>"
 
 
@@ -56,8 +60,9 @@ def _widen(w: Writer, x: str, source: DType, lanes: int) -> str:
     """Return a 16-bit float as float32; exact."""
     short, word, wide = (register[n, lanes] for n in ("int16", "int32", "float32"))
     if source.name == "float16":
-        half = w.new(f"bitcast {short} {x} to {_half(lanes)}")
-        return w.new(f"fpext {_half(lanes)} {half} to {wide}")
+        type_ = _half(w, lanes)
+        half = w.new(f"bitcast {short} {x} to {type_}")
+        return w.new(f"fpext {type_} {half} to {wide}")
     x = w.new(f"zext {short} {x} to {word}")
     x = w.new(f"shl {word} {x}, {_int(16, int32, lanes)}")
     return w.new(f"bitcast {word} {x} to {wide}")
@@ -72,8 +77,9 @@ def _narrow(w: Writer, x: str, source: DType, target: DType, lanes: int) -> str:
     else:
         x = convert(w, x, source, float32, lanes)
     if target.name == "float16":
-        half = w.new(f"fptrunc {wide} {x} to {_half(lanes)}")
-        return w.new(f"bitcast {_half(lanes)} {half} to {short}")
+        type_ = _half(w, lanes)
+        half = w.new(f"fptrunc {wide} {x} to {type_}")
+        return w.new(f"bitcast {type_} {half} to {short}")
     return _to_bfloat16(w, x, lanes)
 
 

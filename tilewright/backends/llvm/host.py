@@ -23,22 +23,45 @@ def initialize() -> None:
 
 @dataclass(frozen=True)
 class Host:
-    """A CPU as LLVM names it: triple, name, and the features that it has."""
+    """A CPU as LLVM names it: triple, name, the features that it has, and those that it lacks.
+
+    A virtual machine may hide features that the name implies, so both are said.
+    """
 
     triple: str
     cpu: str
     features: frozenset[str]
+    missing: frozenset[str] = frozenset()
 
     @staticmethod
     def here() -> Host:
         """Return the CPU that this process runs on."""
         initialize()
-        features = frozenset(k for k, on in llvm.get_host_cpu_features().items() if on)
-        return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+        known = dict(llvm.get_host_cpu_features())
+        features = frozenset(k for k, on in known.items() if on)
+        return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features,
+                    frozenset(known) - features)
 
     @cached_property
     def feature_text(self) -> str:
-        return ",".join(f"+{name}" for name in sorted(self.features))
+        return ",".join([*(f"+{name}" for name in sorted(self.features)),
+                         *(f"-{name}" for name in sorted(self.missing))])
+
+    @property
+    def identity(self) -> str:
+        """What object code depends on, besides its source."""
+        version = ".".join(map(str, llvm.llvm_version_info))
+        return f"{self.triple} {self.cpu} {self.feature_text} llvm {version}"
+
+    @property
+    def rounds(self) -> bool:
+        """Whether there are instructions for floor, ceil and the like."""
+        return bool(self.features & {"sse4.1", "sse4.2", "avx", "avx2", "avx512f"})
+
+    @property
+    def converts_half(self) -> bool:
+        """Whether there are instructions between float16 and float32."""
+        return not self.x86 or bool(self.features & {"f16c", "avx512f"})
 
     @property
     def x86(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from tilewright.backends.llvm.convert import bitcast, convert
-from tilewright.backends.llvm.types import REGISTER, constant, register, suffix, text_of
+from tilewright.backends.llvm.types import REGISTER, constant, register, suffix
 from tilewright.backends.llvm.writer import Emitter, Writer, spell
 from tilewright.dtypes import float32
 from tilewright.errors import BackendError
@@ -252,5 +252,3 @@ EMITTERS: dict[str, Emitter] = {
     "barrier": _unsupported("workers of a CPU meet only between programs"),
     **dict.fromkeys(("frag_zero", "frag_load", "frag_mma", "frag_store"), _FRAGMENT),
 }
-
-__all__ = ["EMITTERS", "text_of"]

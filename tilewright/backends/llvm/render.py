@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.backends.llvm import instructions, memory
+from tilewright.backends.llvm.host import Host
 from tilewright.backends.llvm.types import text_of
 from tilewright.backends.llvm.writer import METADATA, Emitter, Writer
 from tilewright.errors import BackendError
@@ -21,8 +22,8 @@ ENTRIES = "tilewright_entries"
 _GPU = {"block": "blocks of a grid", "thread": "threads of a block", "lane": "lanes of a warp"}
 
 
-def render(programs: Sequence[Program], binding: Binding, attributes: str) -> str:
-    """Return the module of a kernel's programs; `attributes` are those of each function.
+def render(programs: Sequence[Program], binding: Binding, host: Host) -> str:
+    """Return the module of a kernel's programs for a CPU.
 
     Raises BackendError for GPU loops, barriers, shared memory and fragments.
     """
@@ -33,11 +34,11 @@ def render(programs: Sequence[Program], binding: Binding, attributes: str) -> st
     metadata = list(METADATA)
     lines: list[str] = []
     for program in programs:
-        lines += _function(Writer(program, binding.private_bytes, declarations, metadata))
+        lines += _function(Writer(program, binding.private_bytes, declarations, metadata, host))
     n = len(names)
     table = ", ".join(f"ptr {_symbol(name)}" for name in names)
     head = f"@{ENTRIES} = constant {{ i64, [{n} x ptr] }} {{ i64 {n}, [{n} x ptr] [{table}] }}"
-    tail = [f"attributes #0 = {{ nounwind {attributes} }}",
+    tail = [f"attributes #0 = {{ nounwind {host.attributes} }}",
             *(f"!{i} = {text}" for i, text in enumerate(metadata))]
     return "\n".join([head, *lines, *declarations.values(), *tail, ""])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.backends.llvm.host import Host
 from tilewright.backends.llvm.types import MEMORY, register
 from tilewright.errors import BackendError
 from tilewright.program.ir import Instr, MemRef, Program
@@ -20,16 +21,31 @@ METADATA = ("!{i32 1}", "!{}", "distinct !{!2}")
 STREAM, INVARIANT, DOMAIN = range(3)
 
 
+class _Buffers(dict):
+    """Buffer name -> something; an unknown name is an error of the Program."""
+
+    def __init__(self, program: Program, items: dict):
+        super().__init__(items)
+        self._program = program.name
+
+    def __missing__(self, name: str) -> str:
+        raise BackendError(f"llvm: cannot find buffer {name!r} of {self._program} "
+                           "(it is neither a parameter nor scratch)")
+
+
 class Writer:
     """Writes one function. Values are numbered, labels are named; numbers grow with the text."""
 
     def __init__(self, program: Program, private_bytes: int, declarations: dict[str, str],
-                 metadata: list[str]):
+                 metadata: list[str], host: Host):
         self.program = program
         self.private_bytes = private_bytes
         self.declarations = declarations
         self.metadata = metadata
-        self.dtypes = {b.name: b.dtype.name for b in (*program.params, *program.scratch)}
+        self.host = host
+        dtypes = {p.name: p.dtype.name for p in program.params}
+        dtypes.update({s.name: s.dtype.name for s in program.scratch})
+        self.dtypes = _Buffers(program, dtypes)
         self.out: list[str] = []
         self.names: dict[Instr, str] = {}
         self.results: dict[Instr, list[str]] = {}
@@ -40,9 +56,9 @@ class Writer:
         self._labels = 0
         self._addresses: dict[tuple, str] = {}
         self._pointers: dict[str, str] = {}
-        self._sources = self._places()
+        self._sources = _Buffers(program, self._places())
         self._kept = len(self._sources) <= KEPT_POINTERS
-        self.tags = self._scopes()
+        self.tags = _Buffers(program, self._scopes())
 
     # -- values and labels -------------------------------------------------------------------
 
@@ -138,9 +154,6 @@ class Writer:
         return name
 
     def _load_pointer(self, buffer: str) -> str:
-        if buffer not in self._sources:
-            raise BackendError(f"llvm: cannot find buffer {buffer!r} of {self.program.name} "
-                               "(it is neither a parameter nor scratch)")
         slot, private, offset = self._sources[buffer]
         entry = self.new(f"getelementptr ptr, ptr %buffers, i64 {slot}")
         name = self.new(f"load ptr, ptr {entry}, align 8, !invariant.load !{{}}")

@@ -23,9 +23,10 @@ main { max-width: 1100px; margin: 0 auto; padding: 32px 20px 56px; }
 h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -.01em; }
 h2 { font-size: 18px; margin: 36px 0 4px; }
 p { margin: 2px 0; } .soft { color: var(--soft); }
-.cards { display: flex; flex-wrap: wrap; gap: 12px; margin: 20px 0 4px; }
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(165px, 1fr));
+  gap: 12px; margin: 20px 0 4px; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-  padding: 12px 16px; flex: 1 1 150px; }
+  padding: 12px 16px; }
 .card b { display: block; font-size: 24px; font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; margin-top: 10px; background: var(--card);
@@ -41,12 +42,16 @@ svg { display: block; width: 100%; height: 18px; }
 .limit { fill: var(--limit); } .axis { stroke: var(--soft); } .whisker { stroke: var(--ink); }
 td.fast { color: var(--fast); } td.slow { color: var(--slow); }
 td.fast, td.slow { font-weight: 600; }
-.scale { display: flex; justify-content: space-between; }
+.scale { position: relative; height: 1.4em; }
+.scale span { position: absolute; transform: translateX(-50%); }
+.scale span:first-child { transform: none; }
+.scale span:last-child { transform: translateX(-100%); }
 """
 
 
-_SCALE = ('<div class="scale"><span>1/16</span><span>1/4</span><span>1</span><span>4</span>'
-          "<span>16</span></div>")
+_SCALE = '<div class="scale">' + "".join(
+    f'<span style="left:{25 * i}%">{text}</span>'
+    for i, text in enumerate(("1/16", "1/4", "1", "4", "16"))) + "</div>"
 
 
 def _position(ratio: float) -> float:

@@ -87,7 +87,7 @@ def modulo(x: Number, y: Number) -> Number:
 
 
 def _step(rest: Number, divisor: Number) -> Number:
-    """Return the rest less a multiple of the divisor; below the divisor if it was below 2**51 of it."""
+    """Return the rest less a multiple of the divisor; reduced if the quotient was below 2**51."""
     gap = _exponent(rest) - _exponent(divisor)
     shift = gap - (_STEP - 1)
     shift = where(shift > 0, shift, shift.const(0))

@@ -1,8 +1,8 @@
 """erf, in float32 and float64.
 
-Near 0 it is x + x P(x*x). Further out float32 takes 1 - exp(P(x)), the minimax polynomial of log(erfc);
-float64 takes 1 - exp(-x*x) g(t) with g a minimax polynomial in t = (x - 2) / (x + 2) (Remez exchange,
-error weighted by what it adds to erf).
+Near 0 it is x + x P(x*x). Further out float32 takes 1 - exp(P(x)), the minimax polynomial of
+log(erfc); float64 takes 1 - exp(-x*x) g(t) with g one in t = (x - 2) / (x + 2). All by Remez
+exchange, the error weighted by what it adds to erf.
 """
 
 from __future__ import annotations

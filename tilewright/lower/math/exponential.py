@@ -1,7 +1,7 @@
 """exp, exp2, expm1, tanh, sinh and cosh.
 
-``x = n ln 2 + r`` with |r| <= ln 2 / 2 by adding a large number, whose low bits then hold n; ln 2 is
-subtracted in two parts. exp(r) is a minimax polynomial (Remez exchange, error relative to the result).
+``x = n ln 2 + r`` with |r| <= ln 2 / 2, by adding a large number, whose low bits then hold n; ln 2
+is subtracted in two parts. exp(r) is a minimax polynomial (Remez exchange, relative error).
 """
 
 from __future__ import annotations

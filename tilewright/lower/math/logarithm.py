@@ -1,7 +1,7 @@
 """log, log2, log1p and their inverses hyperbolic: asinh, acosh, atanh.
 
-``x = 2**k m`` with m between sqrt(1/2) and sqrt(2), f = m - 1. float32 takes a minimax polynomial in f;
-float64 one in s*s with s = f / (2 + f), where log(m) = 2s + s**3 L(s*s) (Remez exchange).
+``x = 2**k m`` with m between sqrt(1/2) and sqrt(2), f = m - 1. float32 takes a minimax polynomial
+in f; float64 one in s*s with s = f / (2 + f), where log(m) = 2s + s**3 L(s*s) (Remez exchange).
 """
 
 from __future__ import annotations

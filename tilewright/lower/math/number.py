@@ -6,12 +6,13 @@ Python numbers in a formula become constants of the other operand's type.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from tilewright.dtypes import DType, bool_, float32, float64, int32, int64, uint32, uint64
 from tilewright.program.builder import Builder
 from tilewright.program.ir import Instr
 
-Operand = "Number | float | int"
+Operand: TypeAlias = "Number | float | int"
 
 
 class Number:

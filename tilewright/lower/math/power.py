@@ -1,8 +1,8 @@
 """power of floats and of integers.
 
-Floats: x**y = 2**(y log2 |x|) in float64. For float64 results log2 is held in two parts, some 2**-64
-relative: log(m) = 2s (1 + z/3 + z*z/5 + ..) with s = (m - 1) / (m + 1), z = s*s, the leading terms in two
-parts, the others a minimax polynomial.
+Floats: x**y = 2**(y log2 |x|) in float64. For float64 results log2 is held in two parts, good to
+some 2**-64: log(m) = 2s (1 + z/3 + z*z/5 + ..) with s = (m - 1) / (m + 1), z = s*s, the leading
+terms in two parts, the others a minimax polynomial (Remez exchange).
 """
 
 from __future__ import annotations

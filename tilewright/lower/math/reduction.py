@@ -1,10 +1,12 @@
 """Reduction of an angle to a quadrant and a rest of at most pi/4, exact over the whole range.
 
-Small angles subtract a multiple of pi/2 in parts (Cody and Waite). If any lane is large, a loop of one
-iteration multiplies those by a window of the bits of 2/pi (Payne and Hanek) in 64-bit integers.
+Small angles subtract a multiple of pi/2 in parts (Cody and Waite). If any lane is large, a loop of
+one iteration multiplies those by a window of the bits of 2/pi (Payne and Hanek) in 64-bit integers.
 """
 
 from __future__ import annotations
+
+import math
 
 from tilewright.dtypes import int64, uint64
 from tilewright.lower.math.number import (
@@ -37,11 +39,11 @@ def reduce(x: Number) -> tuple[Number, Number, Number]:
     The quadrant is an int64 of which the last two bits count; infinities and NaN give NaN.
     """
     size = x.abs()
-    shifted = fma(x, 2 / 3.141592653589793, _MAGIC)
+    shifted = fma(x, 2 / math.pi, _MAGIC)
     n = shifted - _MAGIC
     a, lost = two_sum(fma(n, -_PARTS[0], x), n * -_PARTS[1])
     high, low = fast_two_sum(a, fma(n, -_PARTS[2], lost))
-    large = (size > _LIMIT) & (size < float("inf"))
+    large = (size > _LIMIT) & (size < math.inf)
     return _reduce_large(x, large, (shifted.bits(), high, low))
 
 
@@ -53,7 +55,7 @@ def _reduce_large(x: Number, large: Number,
     with builder.loop(0, trips.instr, [x.instr, *(v.instr for v in near)]) as loop:
         x_in, *before = (Number(builder, c) for c in loop.carries)
         size = x_in.abs()
-        chosen = (size > _LIMIT) & (size < float("inf"))
+        chosen = (size > _LIMIT) & (size < math.inf)
         far = _payne_hanek(x_in)
         loop.yields = [x_in.instr,
                        *(where(chosen, new, old).instr for new, old in zip(far, before))]

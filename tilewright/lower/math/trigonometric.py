@@ -1,7 +1,7 @@
 """sin, cos, tan, and asin, acos, atan, atan2.
 
-sin and cos are minimax polynomials on [-pi/4, pi/4]; asin is one on [0, 1/2] and atan on [0, tan(pi/8)]
-(Remez exchange, error relative to the function).
+sin and cos are minimax polynomials on [-pi/4, pi/4]; asin is one on [0, 1/2], atan one on
+[0, tan(pi/8)] (Remez exchange, error relative to the function).
 """
 
 from __future__ import annotations

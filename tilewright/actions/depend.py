@@ -1,0 +1,69 @@
+"""Which stages depend on one another, through the buffers they touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.index import Expr, Sym
+from tilewright.kernel import Kernel, Stage
+from tilewright.kernel.value import Value, postorder
+
+
+def reads(roots: Iterable[Value]) -> set[str]:
+    """Return the buffers that values load from."""
+    return {v.data[0] for v in postorder(roots) if v.op == "load"}
+
+
+def writes(stage: Stage) -> set[str]:
+    """Return the buffers that a stage stores to."""
+    return {s.buffer for s in stage.stores}
+
+
+def conflict(first: Stage, second: Stage) -> set[str]:
+    """Return the buffers for whose sake two stages keep their order."""
+    a, b = writes(first), writes(second)
+    return a & (b | reads(second.roots())) | b & reads(first.roots())
+
+
+def dims_of(where: tuple[Expr, ...], symbol: Sym) -> set[int]:
+    """Return the dimensions whose index is exactly the symbol (all for an axis of one step)."""
+    if symbol.hi == 0:
+        return set(range(len(where)))
+    return {d for d, e in enumerate(where)
+            if len(e.terms) == 1 and e.terms[0] == (symbol, 1) and not e.const}
+
+
+def in_step(kernel: Kernel, stages: Iterable[Stage], buffer: str, axis: str) -> bool:
+    """Return whether every access of `stages` to a buffer is at [.., axis, ..], in one dimension.
+
+    Then step v of a shared loop over `axis` touches only what step v wrote.
+    """
+    symbol = kernel.axis[axis].sym
+    dims = set(range(len(kernel.buffer[buffer].shape)))
+    for stage in stages:
+        for value in postorder(stage.roots()):
+            if value.op == "load" and value.data[0] == buffer:
+                dims &= dims_of(value.data[1], symbol)
+        for store in stage.stores:
+            if store.buffer == buffer:
+                dims &= dims_of(store.index, symbol)
+    return bool(dims)
+
+
+def may_share(kernel: Kernel, first: Stage, second: Stage, axis: str) -> str:
+    """Return why two stages, in this order, cannot stand in one loop over `axis`; "" if they can."""
+    shared = conflict(first, second)
+    if not shared or int(kernel.axis[axis].extent) <= 1:
+        return ""
+    before, after = (s.role.get(axis, "absent") for s in (first, second))
+    if before == "absent":
+        undone = shared & writes(second)
+        return f"{second.name} would be undone by {first.name}" if undone else ""
+    if before == "reduce":
+        return f"{first.name} finishes after the loop"
+    if after == "absent":
+        return f"{second.name} needs all steps of {first.name}"
+    for buffer in sorted(shared):
+        if not in_step(kernel, (first, second), buffer, axis):
+            return f"{buffer} is not handed over element by element"
+    return ""

@@ -1,0 +1,44 @@
+"""What every sketch is: a frozen value whose parameters the search moves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from tilewright.actions.sketches.draft import Draft
+from tilewright.kernel import Stage
+from tilewright.kernel.value import postorder
+from tilewright.limits import Limits
+
+
+@dataclass(frozen=True)
+class Sketch(ABC):
+    """A named, parametrised list of actions for one stage."""
+
+    stage: str
+
+    @abstractmethod
+    def apply(self, draft: Draft, limits: Limits) -> None:
+        """Add the sketch's actions to a draft. Raises Illegal where the parameters do not fit."""
+
+    @abstractmethod
+    def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
+        """Yield the sketch with one parameter moved one step, each once; `draft` is not changed."""
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self)
+                           if f.name != "stage")
+        return f"{type(self).__name__.lower()}({self.stage}: {values})"
+
+
+def lanes_of(stage: Stage, limits: Limits) -> int:
+    """Return the lanes that fill a vector register with the stage's widest element."""
+    widest = max((v.dtype.itemsize for v in postorder(stage.roots())
+                  if v.op not in ("index", "test", "divides")), default=4)
+    return limits.lanes(widest)
+
+
+def steps(value: int, least: int, most: int) -> list[int]:
+    """Return the halved and the doubled value, within bounds."""
+    return [v for v in (value // 2, value * 2) if least <= v <= most and v != value]

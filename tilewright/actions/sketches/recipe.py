@@ -1,0 +1,195 @@
+"""Recipes: one sketch per stage and the choices between stages; the default schedule is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tilewright.actions.access import accesses
+from tilewright.actions.nest import BAND, Loop, leaves
+from tilewright.actions.parallel import Parallel
+from tilewright.actions.place import Place
+from tilewright.actions.reorder import Reorder
+from tilewright.actions.schedule import Schedule
+from tilewright.actions.sketches.base import Sketch, lanes_of
+from tilewright.actions.sketches.contraction import sketch_contraction
+from tilewright.actions.sketches.draft import Draft
+from tilewright.actions.sketches.pointwise import sketch_pointwise
+from tilewright.actions.sketches.reduction import sketch_reduction
+from tilewright.actions.stream import StreamStore
+from tilewright.errors import Illegal
+from tilewright.kernel import Kernel, Stage
+from tilewright.kernel.value import postorder
+from tilewright.limits import Limits
+
+# values computed by a kernel from which waking the other workers pays (some 20 microseconds)
+PARALLEL_WORK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a whole kernel is scheduled, as parameters.
+
+    opened     (axis, size): the inner part of a shared axis that every stage walks by itself
+    sketches   one per stage that has loops of its own
+    parallel   whether the workers share the outermost loops
+    stream     outputs written past the caches
+    """
+
+    opened: tuple[str, int] | None
+    sketches: tuple[Sketch, ...]
+    parallel: bool
+    stream: tuple[str, ...] = ()
+
+    def schedule(self, kernel: Kernel, limits: Limits) -> Schedule:
+        """Return the recipe's actions. Raises Illegal where the parameters do not fit."""
+        draft = Draft(kernel)
+        if self.opened is not None:
+            open_axis(draft, *self.opened)
+        for sketch in self.sketches:
+            sketch.apply(draft, limits)
+        for buffer in self.stream:
+            draft.do(StreamStore(buffer))
+        if self.parallel:
+            share_loops(draft)
+        return draft.schedule
+
+    def neighbours(self, kernel: Kernel, limits: Limits) -> Iterator[Recipe]:
+        """Yield the recipe with one choice moved one step."""
+        draft = Draft(kernel)
+        if self.opened is not None:
+            open_axis(draft, *self.opened)
+            axis, size = self.opened
+            for other in (size // 2, size * 2):
+                if other >= 2:
+                    yield replace(self, opened=(axis, other))
+        for i, sketch in enumerate(self.sketches):
+            for moved in sketch.neighbours(draft, limits):
+                yield replace(self, sketches=(*self.sketches[:i], moved, *self.sketches[i + 1:]))
+        if limits.threads > 1:
+            yield replace(self, parallel=not self.parallel)
+        for buffer in kernel.outputs:
+            rest = tuple(b for b in self.stream if b != buffer.name)
+            yield replace(self, stream=rest if buffer.name in self.stream
+                          else tuple(sorted((*rest, buffer.name))))
+
+    def __str__(self) -> str:
+        parts = [] if self.opened is None else [f"open({self.opened[0]}, {self.opened[1]})"]
+        parts += map(str, self.sketches)
+        parts += ["parallel"] * self.parallel + [f"stream({b})" for b in self.stream]
+        return "; ".join(parts)
+
+
+def default_recipe(kernel: Kernel, limits: Limits) -> Recipe:
+    """Return the recipe that a kernel gets without search."""
+    draft = Draft(kernel)
+    opened = _axis_to_open(draft, limits)
+    if opened is not None:
+        open_axis(draft, *opened)
+    found = [sketch_of(draft, stage, limits) for stage in kernel.stages]
+    parallel = limits.threads > 1 and work(kernel) >= PARALLEL_WORK
+    return Recipe(opened, tuple(s for s in found if s is not None), parallel)
+
+
+def default_schedule(kernel: Kernel, limits: Limits) -> Schedule:
+    """Return the schedule that a kernel gets without search."""
+    return default_recipe(kernel, limits).schedule(kernel, limits)
+
+
+def sketch_of(draft: Draft, stage: Stage, limits: Limits) -> Sketch | None:
+    """Return a stage's default sketch; None where it has no loops of its own."""
+    if stage.state is not None:
+        return sketch_contraction(draft, stage, limits) or sketch_reduction(draft, stage, limits)
+    return sketch_pointwise(draft, stage, limits)
+
+
+def work(kernel: Kernel) -> int:
+    """Return how many values a kernel computes."""
+    total = 0
+    for stage in kernel.stages:
+        points = 1
+        for a in stage.axes():
+            points *= int(kernel.axis[a].extent)
+        total += points * sum(v.op not in ("const", "state", "index")
+                              for v in postorder(stage.roots()))
+    return total
+
+
+def open_axis(draft: Draft, axis: str, size: int) -> None:
+    """Give each stage loops of its own over the inner `size` iterations of a shared axis.
+
+    for i: {s0: for k ..} {s1: ..}  ->  for i.0: {for k: for i.1 ..} {for i.1 ..}
+    """
+    stages = [s for s in leaves((draft.nest.loop(axis, "open"),))]
+    outer, _ = draft.split(axis, size)
+    if outer is None:
+        path = [p.name for p in draft.nest.paths[axis]]
+        outer = path[-2] if len(path) > 1 else "root"
+    for stage in stages:
+        draft.do(Place(stage, outer))
+
+
+def _axis_to_open(draft: Draft, limits: Limits) -> tuple[str, int] | None:
+    """Return the innermost shared axis along which memory is contiguous, and a vector's size.
+
+    Only where some stage's own axes leave its memory strided.
+    """
+    for loop in reversed(_shared_loops(draft)):
+        stages = [draft.kernel.stage[s] for s in leaves((loop,))]
+        if any(_contiguous(draft, s, loop.name) for s in stages):
+            lanes = min(lanes_of(s, limits) for s in stages)
+            return (loop.name, lanes) if draft.size(loop.name) >= lanes else None
+    return None
+
+
+def _shared_loops(draft: Draft) -> list[Loop]:
+    """Return the loops that hold several stages, outermost first."""
+    found: list[Loop] = []
+    stack = list(draft.nest.body)
+    while stack:
+        item = stack.pop(0)
+        if isinstance(item, Loop) and len(list(leaves((item,)))) > 1:
+            found.append(item)
+            stack += item.body
+    return found
+
+
+def _contiguous(draft: Draft, stage: Stage, axis: str) -> bool:
+    """Return whether a stage's own axes leave its memory strided, and `axis` does not."""
+    loads, stores = accesses(draft.kernel, stage)
+    own = [a for a in stage.axes() if a != axis and int(draft.kernel.axis[a].extent) > 1]
+    outside = [x for x in (*loads, *stores) if draft.kernel.buffer[x.buffer].kind != "scratch"]
+    if any(x.stride(a) == 1 for x in outside for a in own):
+        return False
+    return any(x.stride(axis) == 1 for x in outside)
+
+
+def share_loops(draft: Draft) -> None:
+    """Divide each top loop among the workers; a reduction over everything stays on one."""
+    for item in list(draft.nest.body):
+        name = _widest(draft, item) if isinstance(item, Loop) else None
+        if name is None:
+            continue
+        try:
+            path = [p.name for p in draft.nest.paths[name]]
+            if path[0] != name:
+                draft.do(Reorder((name, *path[:-1])))
+            draft.do(Parallel(name))
+        except Illegal:
+            continue  # every worker would need another's state or scratch
+
+
+def _widest(draft: Draft, item: Loop) -> str | None:
+    """Return the outermost free loop with enough iterations for every worker, or the widest."""
+    best: str | None = None
+    loop: object = item
+    while isinstance(loop, Loop) and loop.kind not in BAND:
+        if {draft.nest.role(loop.name, leaf) for leaf in leaves((loop,))} == {"free"}:
+            if draft.size(loop.name) >= 8:
+                return loop.name
+            if best is None or draft.size(loop.name) > draft.size(best):
+                best = loop.name
+        if len(loop.body) != 1:
+            break
+        loop = loop.body[0]
+    return best if best and draft.size(best) > 1 else None

@@ -1,0 +1,214 @@
+"""Sums of which at most one term is not 0 lose their axis.
+
+    sum_k where(d divides r - k, x[k], 0)  ->  x[r mod d]                       for k in 0..d-1
+    sum_k where(k == v, x[k], 0)           ->  where(0 <= v < n, x[v], 0)       v does not use k
+
+The first comes of the gradients of pooling, the second of one-hot patterns (a gather, written out).
+Both are exact: the other terms are zeros, and the sum begins with one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.dtypes import bool_, int64
+from tilewright.fusion.draft import Draft
+from tilewright.index import Expr, Sym, substitute, symbols
+from tilewright.kernel.kernel import Let
+from tilewright.kernel.reductions import make_state
+from tilewright.kernel.value import (
+    Value,
+    const,
+    const_number,
+    divides,
+    index,
+    load,
+    make,
+    postorder,
+    rewrite,
+    test,
+)
+
+
+@dataclass
+class Found:
+    """What decides the only term: `axis` must be `where`, and `inside` must hold."""
+
+    axis: Sym
+    where: Expr
+    inside: tuple[Value, ...]
+    condition: Value  # true at that term
+
+
+def fold(drafts: list[Draft], sizes: dict[str, int], lets: dict[str, Let]) -> None:
+    """Fold the sums among `drafts` in place; `lets` may grow. `sizes` are the axes' extents."""
+    for draft in drafts:
+        while draft.reduce and draft.state is not None and draft.state.name == "sum":
+            body = draft.state.update[0].args[1]
+            found = _find(draft, body, sizes, lets)
+            if found is None:
+                break
+            _replace(draft, body, found)
+
+
+def _replace(draft: Draft, body: Value, found: Found) -> None:
+    (body,) = rewrite([body], _Substitution(found))
+    for condition in found.inside:
+        body = make("where", (condition, body, const(0, body.dtype)), body.dtype)
+    draft.reduce = tuple(a for a in draft.reduce if a != found.axis.name)
+    if draft.reduce:
+        draft.state = make_state("sum", [body])
+        return
+    total = make("add", (draft.state.init[0], body), body.dtype)
+    for n, store in enumerate(draft.stores):
+        (value,) = rewrite([store.value],
+                           lambda v, args: total if v.op == "state" else None)
+        draft.stores[n] = type(store)(store.buffer, store.index, value, store.combine, store.guard)
+    draft.state = None
+
+
+def _find(draft: Draft, body: Value, sizes: dict[str, int], lets: dict[str, Let]) -> Found | None:
+    behind = None
+    for condition in _needed(body):
+        if condition.op == "divides":
+            found = _from_divides(condition, draft, sizes)
+        elif condition.op == "equal":
+            found = _from_equal(condition, draft, sizes, lets)
+        else:
+            continue
+        if found is not None:
+            behind = _through_lets([body], lets) if behind is None else behind
+            if found.axis.name not in behind:  # a let would have to be made again
+                return found
+    return None
+
+
+def _needed(value: Value) -> list[Value]:
+    """Return conditions without which the value is 0."""
+    found: list[Value] = []
+    while True:
+        if value.op == "where" and value.args[2].op == "const" and not const_number(value.args[2]):
+            work = [value.args[0]]
+            while work:
+                condition = work.pop()
+                if condition.op == "bitwise_and":
+                    work += condition.args
+                else:
+                    found.append(condition)
+            value = value.args[1]
+        elif value.op in ("negative", "cast"):
+            value = value.args[0]
+        else:
+            return found + list(value.args) if value.op == "load" else found
+
+
+def _only(expr: Expr, draft: Draft, sizes: dict[str, int]) -> tuple[Sym, int, Expr] | None:
+    """Return (axis, sign, rest) with ``expr = sign * axis + rest``, the axis a reduce axis."""
+    for atom, coef in expr.terms:
+        if isinstance(atom, Sym) and atom.name in draft.reduce and abs(coef) == 1:
+            rest = expr - Expr(((atom, coef),), 0)
+            if atom not in symbols(rest):
+                return atom, coef, rest
+    return None
+
+
+def _from_divides(condition: Value, draft: Draft, sizes: dict[str, int]) -> Found | None:
+    expr, divisor = condition.data
+    while len(expr.terms) == 1 and not expr.const and expr.terms[0][1] == 1 \
+            and getattr(expr.terms[0][0], "divisor", 0) == divisor:
+        expr = expr.terms[0][0].body  # a remainder of the same divisor
+    found = _only(expr, draft, sizes)
+    if found is None or sizes[found[0].name] > divisor:
+        return None
+    axis, sign, rest = found
+    where = (rest * -sign) % divisor
+    return Found(axis, where, (test(sizes[axis.name] - 1 - where),)
+                 if sizes[axis.name] < divisor else (), condition)
+
+
+def _from_equal(condition: Value, draft: Draft, sizes: dict[str, int],
+                lets: dict[str, Let]) -> Found | None:
+    for position, value in zip(condition.args, reversed(condition.args)):
+        found = _only(position.data, draft, sizes) if position.op == "index" else None
+        if found is None or value.dtype != int64:
+            continue
+        names = _symbols([value]) | _through_lets([value], lets)
+        if not names.isdisjoint(draft.reduce):
+            continue
+        axis, sign, rest = found
+        if any(s.name in draft.reduce for s in symbols(rest)):
+            continue
+        size = sizes[axis.name]
+        if rest.terms or rest.const:
+            value = make("subtract", (value, index(rest)), int64)
+        if sign < 0:
+            value = make("negative", (value,), int64)
+        low = make("maximum", (value, const(0, int64)), int64)
+        sym = Sym(f"g{len(lets)}", 0, max(size - 1, 0))
+        lets[sym.name] = Let(sym, make("minimum", (low, const(size - 1, int64)), int64))
+        inside = (make("less", (const(-1, int64), value), bool_),
+                  make("less", (value, const(size, int64)), bool_))
+        return Found(axis, Expr(((sym, 1),), 0), inside, condition)
+    return None
+
+
+def _symbols(roots: list[Value]) -> set[str]:
+    """Return the names in every index expression under `roots`."""
+    names: set[str] = set()
+    for value in postorder(roots):
+        if value.op == "load":
+            exprs = value.data[1]
+        elif value.op in ("index", "test"):
+            exprs = (value.data,)
+        elif value.op == "divides":
+            exprs = (value.data[0],)
+        else:
+            continue
+        names |= {s.name for e in exprs for s in symbols(e)}
+    return names
+
+
+def _through_lets(roots: list[Value], lets: dict[str, Let]) -> set[str]:
+    """Return the names that the lets under `roots` need, and those lets."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    work = list(_symbols(roots))
+    while work:
+        name = work.pop()
+        if name in lets and name not in seen:
+            seen.add(name)
+            more = _symbols([lets[name].value])
+            found |= more
+            work += more
+    return found | seen
+
+
+class _Substitution:
+    """Puts the only term in place of the axis; conditions that became certain go."""
+
+    def __init__(self, found: Found):
+        self.mapping = {found.axis: found.where}
+        self.condition = found.condition
+        self.true, self.false = const(True, bool_), const(False, bool_)
+
+    def __call__(self, value: Value, args: tuple[Value, ...]) -> Value | None:
+        if value is self.condition:
+            return self.true
+        if value.op == "load":
+            if any(a is self.false for a in args):
+                return const(0, value.dtype)
+            buffer, where = value.data
+            return load(buffer, tuple(substitute(e, self.mapping) for e in where), value.dtype,
+                        tuple(a for a in args if a is not self.true))
+        if value.op == "index":
+            expr = substitute(value.data, self.mapping)
+            return index(expr) if expr.terms else const(expr.const, int64)
+        if value.op == "test":
+            return test(substitute(value.data, self.mapping))
+        if value.op == "divides":
+            return divides(substitute(value.data[0], self.mapping), value.data[1])
+        if value.op == "bitwise_and" and self.true in args:
+            return args[1] if args[0] is self.true else args[0]
+        if value.op == "where" and args[0].op == "const":
+            return args[1] if args[0] is self.true else args[2]
+        return None

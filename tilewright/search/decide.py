@@ -1,0 +1,81 @@
+"""The search's statistics: pure functions of samples. Times are seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a search believes what it measured.
+
+    samples           runs of a candidate that is not dropped early
+    early_stop        a first sample above this many times the best ends its measuring
+    least_seconds     progress smaller than this is none
+    least_share       progress smaller than this share of the time is none
+    duel              the most pairs of samples when two candidates alternate
+    dry_rounds        rounds in a row without progress that end the search
+    """
+
+    samples: int = 3
+    early_stop: float = 3.0
+    least_seconds: float = 0.0
+    least_share: float = 0.01
+    duel: int = 15
+    dry_rounds: int = 2
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95% interval of the median of `values`, from their ranks (the sign test).
+
+    Below 6 values no pair of ranks reaches 95%; the extremes are returned.
+    """
+    ordered, n = sorted(values), len(values)
+    below, rank = 0.0, -1
+    while rank + 1 < n and below + math.comb(n, rank + 1) * 0.5 ** n <= 0.025:
+        rank += 1
+        below += math.comb(n, rank) * 0.5 ** n
+    rank = max(rank, 0)
+    return ordered[rank], ordered[n - 1 - rank]
+
+
+def progressed(fastest: Sequence[float], first: Sequence[float], rules: Rules) -> bool:
+    """Return whether the new fastest is faster than the beam's first beyond noise.
+
+    Its greatest sample, plus the least progress, must be below the other's least.
+    """
+    least = max(rules.least_seconds, rules.least_share * min(first))
+    return max(fastest) + least < min(first)
+
+
+def drop_early(sample: float, best: float, rules: Rules) -> bool:
+    """Return whether one sample is enough to see that a candidate loses."""
+    return sample > rules.early_stop * best
+
+
+def duel(take_a: Callable[[], float], take_b: Callable[[], float], rules: Rules,
+         least: int = 6) -> tuple[str, float, float, float]:
+    """Alternate samples of a and b until the paired interval of b/a excludes 1, or enough is taken.
+
+    Returns (verdict, ratio, low, high): "a" where a is faster by more than the interval, "b" where
+    b is, "tie" otherwise; the ratio is the median of b/a. Who goes first changes from pair to pair.
+    """
+    ratios: list[float] = []
+    low, high = 0.0, math.inf
+    for pair in range(rules.duel):
+        if pair % 2:
+            b = take_b()
+            a = take_a()
+        else:
+            a = take_a()
+            b = take_b()
+        ratios.append(b / a)
+        if len(ratios) >= least:
+            low, high = interval(ratios)
+            if low > 1 + rules.least_share or high < 1 - rules.least_share:
+                break
+    ratio = sorted(ratios)[len(ratios) // 2]
+    verdict = "a" if low > 1 else "b" if high < 1 else "tie"
+    return verdict, ratio, low, high

@@ -1,0 +1,126 @@
+"""What a search leaves behind: every candidate with its fate, and the winner."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+FATES = ("illegal", "duplicate", "filtered", "too_large", "compile_error", "timeout", "crash",
+         "memory", "wrong", "slow", "timed", "untried")
+
+
+@dataclass
+class Trial:
+    """One candidate.
+
+    number, parent   identity, and the candidate it was a move from (-1: none)
+    round            0 for the starts
+    label            the move
+    fate             one of FATES; reason says why
+    samples          seconds, as taken
+    """
+
+    number: int
+    parent: int
+    round: int
+    label: str
+    fate: str = "untried"
+    reason: str = ""
+    alternative: int = 0
+    schedule: str = ""
+    nest: str = ""
+    cycles: float = 0.0
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """The least sample, infinite where there is none."""
+        return min(self.samples, default=float("inf"))
+
+    @property
+    def spread(self) -> float:
+        """The samples' range over the least."""
+        return (max(self.samples) - min(self.samples)) / min(self.samples) if self.samples else 0.0
+
+
+@dataclass
+class Round:
+    """One round: the beam at its end (candidate numbers, fastest first) and what was decided."""
+
+    number: int
+    beam: list[int]
+    decision: str
+    ended: float  # seconds since the search began
+
+
+@dataclass
+class Record:
+    """A finished search. `winner` is a trial's number; 0 is the given schedule.
+
+    counts   candidates, distinct (by nest), programs (distinct), compiled, timed, filtered
+    seconds  by activity: lower, compile, link, sample, total
+    """
+
+    key: str
+    kernel: str
+    device: str
+    beam: int
+    seed: int
+    trials: list[Trial] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    winner: int = 0
+    why: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    duel: tuple[str, float, float, float] | None = None
+
+    @property
+    def start(self) -> Trial:
+        return self.trials[0]
+
+    @property
+    def best(self) -> Trial:
+        return self.trials[self.winner]
+
+    @property
+    def gain(self) -> float:
+        """Time of the given schedule over the winner's: at least 1."""
+        return self.start.seconds / self.best.seconds if self.best.samples else 1.0
+
+    def decisions(self) -> str:
+        """Return the record as text without times: equal for equal inputs and seed."""
+        lines = [f"beam {self.beam} seed {self.seed}"]
+        for t in self.trials:
+            lines.append(f"{t.number} <- {t.parent} round {t.round} [{t.label}] {t.fate}"
+                         + (f": {t.reason}" if t.reason else ""))
+        lines += [f"round {r.number}: {r.beam} {r.decision}" for r in self.rounds]
+        lines.append(f"winner {self.winner}: {self.why}")
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """Return the whole record as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        data = json.loads(text)
+        data["trials"] = [Trial(**t) for t in data["trials"]]
+        data["rounds"] = [Round(**r) for r in data["rounds"]]
+        data["duel"] = tuple(data["duel"]) if data["duel"] else None
+        return cls(**data)
+
+    def explain(self) -> str:
+        """Tell round by round what was tried, each candidate's fate, and why the search stopped."""
+        lines = [f"search of {self.kernel.splitlines()[0]} on {self.device}, beam {self.beam}"]
+        for number in sorted({t.round for t in self.trials}):
+            lines.append(f"round {number}" if number else "starts")
+            tried = [t for t in self.trials if t.round == number]
+            for t in sorted(tried, key=lambda t: (t.seconds, t.number)):
+                time = f"{t.seconds * 1e6:10.2f} us" if t.samples else f"{'':>13}"
+                lines.append(f"  {t.number:4} {time} {t.fate:13} {t.label}"
+                             + (f" ({t.reason})" if t.reason else ""))
+            lines += [f"  beam {r.beam}: {r.decision}" for r in self.rounds if r.number == number]
+        lines.append(f"winner {self.winner}, {self.gain:.3f} times as fast as given: {self.why}")
+        lines.append("counts " + ", ".join(f"{k} {v}" for k, v in self.counts.items()))
+        lines.append("seconds " + ", ".join(f"{k} {v:.2f}" for k, v in self.seconds.items()))
+        return "\n".join(lines)
