@@ -34,10 +34,11 @@ class Builder:
     inputs: list[Value] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    unsettled: set[str] = field(default_factory=set)  # signs of zeros are not known
 
     def pick(self, test: Callable[[Value], bool] = lambda v: True) -> Value | None:
         """Return one of the values that pass, the latest by preference; None if none does."""
-        fitting = [v for v in reversed(self.values) if test(v)]
+        fitting = [v for v in reversed(self.values) if v.name not in self.unsettled and test(v)]
         return fitting[self.draw(INT(0, len(fitting) - 1))] if fitting else None
 
     def axis(self, v: Value) -> int:
@@ -71,6 +72,7 @@ class Builder:
         """Make zeros positive, after a step that may give either sign; returns the new value."""
         if v is None or not v.is_float or not (v.array == 0).any():
             return v
+        self.unsettled.add(v.name)
         plus = (v.array.astype(np.float32) if v.array.dtype.itemsize == 2 else v.array) + 0.0
         plus = plus.astype(v.array.dtype)
         return self.add("{0} + 0.0", plus, v.error, v.rounded, (v,))

@@ -90,7 +90,7 @@ def programs(draw, most: int = 15) -> Program:
             break
     made = b.values[len(b.inputs):]
     outputs = [v for v in made if v.name not in b.used]
-    extra = [v for v in made if v.name in b.used]
+    extra = [v for v in made if v.name in b.used and v.name not in b.unsettled]
     if extra and draw(st.booleans()):
         outputs.append(draw(st.sampled_from(extra)))
     outputs = outputs or b.inputs[:1]

@@ -1,7 +1,7 @@
 """Faults that users of other tensor compilers reported, each generalised to its kind.
 
-`call(f, *args)` runs f on realised arrays in one of the modes (see conftest); every one of them must
-give the same values.
+`call(f, *args)` runs f on realised arrays in one of the modes (see conftest); every one of them
+must give the same values.
 """
 
 import operator

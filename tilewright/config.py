@@ -5,6 +5,7 @@
     TILEWRIGHT_DEBUG         1..6: print launches, graphs, schedules, Programs, source, assembly
     TILEWRIGHT_VERIFY        1: check kernels and Programs against their grammars between passes
     TILEWRIGHT_CACHE_DIR     where compiled kernels and records are kept
+    TILEWRIGHT_DISK_CACHE    0: keep nothing between processes
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Config:
     debug: int = 0
     verify: bool = False
     cache_dir: Path = Path()
+    disk_cache: bool = False
     observer: Callable[[Any], None] | None = None
 
     def __post_init__(self) -> None:
@@ -68,6 +70,7 @@ def from_environment() -> Config:
         threads=_number("TILEWRIGHT_NUM_THREADS", _cores(), 1),
         debug=_number("TILEWRIGHT_DEBUG", 0, 0),
         verify=_number("TILEWRIGHT_VERIFY", 0, 0) > 0,
+        disk_cache=bool(_number("TILEWRIGHT_DISK_CACHE", 1, 0)),
         cache_dir=Path(directory or platformdirs.user_cache_dir("tilewright")),
     )
 

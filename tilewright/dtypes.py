@@ -1,7 +1,7 @@
 """Data types: the table of them, and the promotion rule of the array API standard 2024.12.
 
-A `DType` converts to NumPy's by its ``numpy`` attribute (``np.dtype(tw.float32)`` works too, through
-the attribute ``dtype``). ``bfloat16`` in NumPy is `ml_dtypes.bfloat16`.
+A `DType` converts to NumPy's by its ``numpy`` attribute (``np.dtype(tw.float32)`` works too,
+through the attribute ``dtype``). ``bfloat16`` in NumPy is `ml_dtypes.bfloat16`.
 """
 
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ _SIGNED = {8: int8, 16: int16, 32: int32, 64: int64}
 
 
 def promote(a: DType, b: DType) -> DType:
-    """Return the dtype that `a` and `b` promote to (array API standard 2024.12, section Type Promotion).
+    """Return the dtype that `a` and `b` promote to (array API standard 2024.12, Type Promotion).
 
     Beyond the standard: bool promotes to the other; an integer with a float gives the float;
     ``uint64`` with a signed integer, and ``float16`` with ``bfloat16``, give the next wider float

@@ -32,6 +32,10 @@ class ScheduleError(TilewrightError, ValueError):
     """A schedule text does not parse, or does not belong to the kernel it is given to."""
 
 
+class RecordError(TilewrightError, ValueError):
+    """Records that cannot be read, or a name that does not name one record."""
+
+
 class Illegal(TilewrightError):
     """An action that cannot be applied to this nest; the reason is the message."""
 

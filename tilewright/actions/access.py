@@ -31,7 +31,7 @@ def accesses(kernel: Kernel, stage: Stage) -> tuple[list[Access], list[Access]]:
     loads = []
     for value in postorder(stage.roots()):
         if value.op == "load":
-            loads.append(_access(kernel, value.data[0], value.data[1], lets, bool(value.args), value))
+            loads.append(_access(kernel, *value.data, lets, bool(value.args), value))
     stores = [_access(kernel, s.buffer, s.index, lets, bool(s.guard), None) for s in stage.stores]
     return loads, stores
 

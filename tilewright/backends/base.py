@@ -37,8 +37,15 @@ class Backend(Protocol):
         """What the device can hold."""
 
     @property
+    def device(self) -> str:
+        """The hardware that times depend on, whatever the compiler; its first word is a name."""
+
+    @property
     def identity(self) -> str:
-        """What object code depends on, besides its source: the device and the compiler."""
+        """What object code depends on, besides its source: the device and the compiler.
+
+        Empty where compiling is so cheap that object code is not worth keeping.
+        """
 
     def render(self, programs: Sequence[Program], binding: Binding) -> str:
         """Return the source of a kernel. Raises BackendError for what the target lacks."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.dtypes import bool_, int64
+from tilewright.fusion.axes import Axes
 from tilewright.fusion.draft import Draft
 from tilewright.index import Expr, Sym, substitute, symbols
 from tilewright.kernel.kernel import Let
@@ -32,22 +33,28 @@ from tilewright.kernel.value import (
 
 @dataclass
 class Found:
-    """What decides the only term: `axis` must be `where`, and `inside` must hold."""
+    """What decides the only term: `axis` must be `where`, and `inside` must hold.
+
+    `bounded` says that `where` is a position on the axis even where `inside` fails.
+    """
 
     axis: Sym
     where: Expr
+    bounded: bool
     inside: tuple[Value, ...]
     condition: Value  # true at that term
 
 
-def fold(drafts: list[Draft], sizes: dict[str, int], lets: dict[str, Let]) -> None:
-    """Fold the sums among `drafts` in place; `lets` may grow. `sizes` are the axes' extents."""
+def fold(drafts: list[Draft], axes: Axes, lets: dict[str, Let]) -> None:
+    """Fold the sums among `drafts` in place; `lets` may grow, and `axes` be asked for splits."""
+    sizes = axes.sizes
     for draft in drafts:
         while draft.reduce and draft.state is not None and draft.state.name == "sum":
             body = draft.state.update[0].args[1]
             found = _find(draft, body, sizes, lets)
             if found is None:
                 break
+            axes.ask([found.where])
             _replace(draft, body, found)
 
 
@@ -122,8 +129,9 @@ def _from_divides(condition: Value, draft: Draft, sizes: dict[str, int]) -> Foun
         return None
     axis, sign, rest = found
     where = (rest * -sign) % divisor
-    return Found(axis, where, (test(sizes[axis.name] - 1 - where),)
-                 if sizes[axis.name] < divisor else (), condition)
+    fits = sizes[axis.name] == divisor
+    inside = () if fits else (test(-where + (sizes[axis.name] - 1)),)
+    return Found(axis, where, fits, inside, condition)
 
 
 def _from_equal(condition: Value, draft: Draft, sizes: dict[str, int],
@@ -148,7 +156,7 @@ def _from_equal(condition: Value, draft: Draft, sizes: dict[str, int],
         lets[sym.name] = Let(sym, make("minimum", (low, const(size - 1, int64)), int64))
         inside = (make("less", (const(-1, int64), value), bool_),
                   make("less", (value, const(size, int64)), bool_))
-        return Found(axis, Expr(((sym, 1),), 0), inside, condition)
+        return Found(axis, Expr(((sym, 1),), 0), True, inside, condition)
     return None
 
 
@@ -189,6 +197,7 @@ class _Substitution:
     def __init__(self, found: Found):
         self.mapping = {found.axis: found.where}
         self.condition = found.condition
+        self.guards = () if found.bounded else found.inside
         self.true, self.false = const(True, bool_), const(False, bool_)
 
     def __call__(self, value: Value, args: tuple[Value, ...]) -> Value | None:
@@ -198,8 +207,10 @@ class _Substitution:
             if any(a is self.false for a in args):
                 return const(0, value.dtype)
             buffer, where = value.data
+            guards = tuple(a for a in args if a is not self.true)
+            more = tuple(g for g in self.guards if not any(g is a for a in guards))
             return load(buffer, tuple(substitute(e, self.mapping) for e in where), value.dtype,
-                        tuple(a for a in args if a is not self.true))
+                        guards + more)
         if value.op == "index":
             expr = substitute(value.data, self.mapping)
             return index(expr) if expr.terms else const(expr.const, int64)

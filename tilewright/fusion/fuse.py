@@ -9,6 +9,7 @@ from math import prod
 from tilewright.fusion.axes import Splits
 from tilewright.fusion.calls import HostCall, KernelCall
 from tilewright.fusion.clusters import Cluster, find
+from tilewright.fusion.fold import fold
 from tilewright.fusion.group import Grouping, group
 from tilewright.fusion.pull import Puller
 from tilewright.fusion.tidy import tidy
@@ -104,6 +105,7 @@ def _pull(grouping: Grouping, cluster: Cluster, roots: list[Node],
         puller = Puller(grouping, cluster, splits)
         for node in roots:
             puller.root(node, pieces)
+        fold(puller.drafts, puller.axes, puller.lets)
         again = puller.axes.granted()
         if not _spill(puller, grouping) and not again:
             break

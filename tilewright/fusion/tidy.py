@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from tilewright.fusion.calls import KernelCall, Operand
 from tilewright.fusion.draft import Draft
-from tilewright.fusion.fold import fold
 from tilewright.fusion.join import Joiner
 from tilewright.fusion.merge import Merger
 from tilewright.fusion.pull import Puller
@@ -183,7 +182,6 @@ def _indices(roots: Iterable[Value], stores: Iterable[Store]) -> list[Expr]:
 
 def tidy(puller: Puller) -> KernelCall:
     """Return the kernel of what was pulled, and the memory it runs on."""
-    fold(puller.drafts, puller.axes.sizes, puller.lets)
     drafts = Joiner().run(puller.drafts)
     merger = Merger(puller.axes.sizes, puller.memory, puller.lets, drafts)
     merger.run()

@@ -19,6 +19,6 @@ def evaluate(outputs: Sequence[Node], source: Callable[[Node], np.ndarray]) -> l
             value = source(node)
         else:
             value = node.op.numpy([values[id(i)] for i in node.inputs], node.attrs)
-        assert value.shape == node.shape and value.dtype == node.dtype.numpy, (node, value.dtype, value.shape)
+        assert (value.shape, value.dtype) == (node.shape, node.dtype.numpy), node
         values[id(node)] = value
     return [values[id(node)] for node in outputs]

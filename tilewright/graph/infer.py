@@ -159,7 +159,8 @@ def concat(inputs, attrs):
     _same_dtype(inputs)
     for other in inputs[1:]:
         if other.ndim != first.ndim or any(
-                a != b for d, (a, b) in enumerate(zip(first.shape, other.shape)) if d != attrs.axis):
+                a != b for d, (a, b) in enumerate(zip(first.shape, other.shape))
+                if d != attrs.axis):
             raise ShapeError(f"concat: cannot join {describe(inputs)} along axis {attrs.axis} "
                              "(other axes must be equal)")
     shape = list(first.shape)
@@ -207,8 +208,10 @@ def reduce(inputs, attrs):
     (x,) = inputs
     shape = tuple(n for d, n in enumerate(x.shape) if d not in attrs.axes)
     if attrs.kind not in REDUCTIONS or not all(0 <= a < x.ndim for a in attrs.axes):
-        raise ShapeError(f"reduce: cannot take {attrs.kind} of {describe(inputs)} over {attrs.axes}")
-    if attrs.kind not in ("sum", "prod") and prod(x.shape[a] for a in attrs.axes) == 0 and prod(shape):
+        raise ShapeError(f"reduce: cannot take {attrs.kind} of {describe(inputs)} "
+                         f"over {attrs.axes}")
+    points = prod(x.shape[a] for a in attrs.axes)
+    if attrs.kind not in ("sum", "prod") and points == 0 and prod(shape):
         raise ShapeError(f"{attrs.kind}: cannot reduce {describe(inputs)} over axes "
                          f"{list(attrs.axes)} (no elements, and {attrs.kind} has no identity)")
     return shape, (int64 if attrs.kind.startswith("arg") else x.dtype)

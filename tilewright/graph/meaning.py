@@ -1,16 +1,18 @@
 """The NumPy meaning of each operation: (arrays, attrs) -> array.
 
 This is the reference that every other way of running a graph is compared with. Special cases state
-the contract where NumPy leaves a choice open: integer division by zero gives 0, shifts by the width or
-more give 0 (or -1 for a negative left operand shifted right), casts of floats to integers truncate to
-64 bits and wrap, NaN and out-of-range values included as far as int64 reaches.
+the contract where NumPy leaves a choice open: integer division by zero gives 0, shifts by the width
+or more give 0 (or -1 for a negative left operand shifted right), casts of floats to integers truncate
+to 64 bits and wrap, NaN and out-of-range values included as far as int64 reaches.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from tilewright.dtypes import as_dtype
+from tilewright.dtypes import accumulator, as_dtype
 
 _QUIET = {"over": "ignore", "under": "ignore", "divide": "ignore", "invalid": "ignore"}
 
@@ -120,7 +122,7 @@ less = _compare(np.less)
 less_equal = _compare(np.less_equal)
 negative = _unary(np.negative)
 abs = _unary(np.abs)  # noqa: A001
-sign = _unary(np.sign)
+sign = _unary(lambda x: np.where(x == 0, np.zeros_like(x), np.sign(x)))  # not -0.0, in bfloat16
 bitwise_invert = _unary(np.invert)
 sqrt = _unary(np.sqrt)
 floor = _unary(np.floor)
@@ -139,8 +141,7 @@ asinh, acosh, atanh = _unary(np.arcsinh), _unary(np.arccosh), _unary(np.arctanh)
 
 
 def _erf(x):
-    from math import erf as scalar
-    return np.vectorize(scalar, otypes=[np.float64])(x.astype(np.float64)) if x.size else x
+    return np.vectorize(math.erf, otypes=[np.float64])(x.astype(np.float64)) if x.size else x
 
 
 erf = _unary(_erf)
@@ -253,7 +254,7 @@ def reduce(arrays, attrs):
         if attrs.kind.startswith("arg"):
             return np.asarray(getattr(np, attrs.kind)(x, axis=axes[0])).astype(np.int64)
         if attrs.kind in ("sum", "prod"):
-            wide = np.float32 if as_dtype(x.dtype).bits == 16 and as_dtype(x.dtype).is_float else x.dtype
+            wide = accumulator(as_dtype(x.dtype)).numpy
             return np.asarray(getattr(np, attrs.kind)(x, axis=axes, dtype=wide)).astype(x.dtype)
         # an empty result is allowed where nothing is reduced over
         function = np.maximum if attrs.kind == "max" else np.minimum
@@ -265,7 +266,7 @@ def cumulate(arrays, attrs):
     function = {"sum": np.add, "prod": np.multiply, "max": np.maximum,
                 "min": np.minimum}[attrs.kind]
     with np.errstate(**_QUIET):
-        wide = x.astype(np.float32) if as_dtype(x.dtype).bits == 16 and as_dtype(x.dtype).is_float else x
+        wide = x.astype(accumulator(as_dtype(x.dtype)).numpy, copy=False)
         return function.accumulate(wide, axis=attrs.axis).astype(x.dtype) if x.size else x.copy()
 
 

@@ -2,8 +2,8 @@
 
     Node := op(inputs; attrs) : dtype[shape]
 
-A node is immutable and interned: building the same operation on the same inputs twice gives the same
-object, so common subexpressions are shared by construction. The table is weak. Sources are a
+A node is immutable and interned: building the same operation on the same inputs twice gives the
+same object, so common subexpressions are shared by construction. The table is weak. Sources are a
 `buffer` (a realised array, identified by object), a `parameter` (a hole that a plan fills) and a
 `constant` (one scalar, keyed by its bit pattern, so 0.0 and -0.0, or 1 and True, differ).
 """

@@ -58,13 +58,8 @@ def _elementwise(name: str, arity: int, rule: Callable, **flags) -> OpDef:
     return _row(name, "elementwise", arity, rule, getattr(meaning, name, None), **flags)
 
 
-def _table() -> dict[str, OpDef]:
-    rows = [
-        # sources
-        _row("buffer", "source", 0, infer.given, meaning.buffer, ["storage"]),
-        _row("parameter", "source", 0, infer.given, meaning.parameter, ["index"]),
-        _row("constant", "source", 0, infer.given, meaning.constant, ["value"]),
-        _row("iota", "source", 0, infer.iota, meaning.iota, ["size", "dtype"]),
+def _arithmetic() -> list[OpDef]:
+    return [
         # arithmetic: both inputs and the result of one dtype
         *[_elementwise(n, 2, infer.arithmetic, commutative=c) for n, c in [
             ("add", True), ("subtract", False), ("multiply", True), ("minimum", True),
@@ -87,6 +82,17 @@ def _table() -> dict[str, OpDef]:
         *[_elementwise(n, 1, infer.floating, costly=True) for n in (
             "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "asin", "acos",
             "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf")],
+    ]
+
+
+def _table() -> dict[str, OpDef]:
+    rows = [
+        # sources
+        _row("buffer", "source", 0, infer.given, meaning.buffer, ["storage"]),
+        _row("parameter", "source", 0, infer.given, meaning.parameter, ["index"]),
+        _row("constant", "source", 0, infer.given, meaning.constant, ["value"]),
+        _row("iota", "source", 0, infer.iota, meaning.iota, ["size", "dtype"]),
+        *_arithmetic(),
         # selection and conversion
         _elementwise("where", 3, infer.where),
         _row("cast", "elementwise", 1, infer.cast, meaning.cast, ["dtype"]),

@@ -15,7 +15,6 @@ from tilewright.graph.ops import OPS
 from tilewright.index import Expr, to_int
 from tilewright.index import evaluate as evaluate_expr
 from tilewright.kernel.kernel import Kernel, Stage, Store
-from tilewright.kernel.reductions import ROWS
 from tilewright.kernel.value import Value, const_number, postorder
 
 _QUIET = {"over": "ignore", "under": "ignore", "divide": "ignore", "invalid": "ignore"}
@@ -225,6 +224,3 @@ class _Run:
             target[where] = value[keep]
         elif keep.all():
             target[...] = value.reshape(())
-
-
-__all__ = ["ROWS", "evaluate"]

@@ -4,17 +4,18 @@
     Axis   := name = extent                      i0, i1 .. (free somewhere), k0, k1 .. (never free)
     Buffer := input aN | output outN | scratch tN, dtype, shape (inputs and outputs are flat)
     Stage  := roles {axis: free | reduce | carry}; lets; state?; stores
-    State  := per slot init, update, merge       a reduction (over `reduce`) or a scan (over `carry`)
-    Store  := buffer[expr..] = value             combined with what is there, or guarded, on request
+    State  := per slot init, update, merge       a reduction (over `reduce`) or scan (over `carry`)
+    Store  := buffer[expr..] = value             combined with what is there, or guarded
 
-A *map* stage has no state; its stores run once per point of its free axes. A *reduction* has state and
-at least one reduce axis; its stores run once per point of the free axes, after the last step, over the
-final state: they are the `finish`. A *scan* has one carry axis: steps run in order, and the stores
-run after every step over the state so far. A carry axis without state only fixes the order (scatter).
-A Let names a value computed from data (an index read from memory) so that index expressions use it.
+A *map* stage has no state; its stores run once per point of its free axes. A *reduction* has state
+and at least one reduce axis; its stores run once per point of the free axes, after the last step,
+over the final state: they are the `finish`. A *scan* has one carry axis: steps run in order, and the
+stores run after every step over the state so far. A carry axis without state only fixes the order
+(scatter). A Let names a value computed from data (an index read from memory) so that index
+expressions use it.
 
-The kernel's printed text is its key: names are given by first appearance, so kernels that differ only
-in which arrays they are given are one kernel.
+The kernel's printed text is its key: names are given by first appearance, so kernels that differ
+only in which arrays they are given are one kernel.
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ def divides(expr: Expr, divisor: int) -> Value:
     return make("divides", (), bool_, (rest, divisor))
 
 
-def load(buffer: str, where: tuple[Expr, ...], dtype: DType, guard: tuple[Value, ...] = ()) -> Value:
+def load(buffer: str, where: tuple[Expr, ...], dtype: DType,
+         guard: tuple[Value, ...] = ()) -> Value:
     """Return an element of a buffer; guard values are `test` or `divides`, all must hold."""
     return make("load", guard, dtype, (buffer, where))
 
@@ -121,7 +122,7 @@ def postorder(roots: Iterable[Value]) -> list[Value]:
 def rewrite(roots: Iterable[Value], leaf, memo: dict[int, Value] | None = None) -> list[Value]:
     """Rebuild values bottom-up; `leaf(value, args)` gives a replacement or None to keep the op.
 
-    A `memo` of earlier calls (with the same `leaf`, and its values still alive) is kept and extended.
+    A `memo` of earlier calls (same `leaf`, its values still alive) is kept and extended.
     """
     memo = {} if memo is None else memo
     roots = list(roots)

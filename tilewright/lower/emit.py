@@ -26,6 +26,7 @@ from tilewright.actions.nest import (
     operands,
     split_factor,
 )
+from tilewright.errors import Illegal
 from tilewright.index import Expr, Sym, as_expr, substitute, symbols
 from tilewright.kernel import Stage, State
 from tilewright.kernel.value import Value
@@ -95,6 +96,8 @@ class Emitter:
                 self.partial[s] = PartialMemory(self.nest, s, tuple(self._sequence))
         self._sequence.append(loop.name)
         n = max(self.size(loop.name), 1)
+        for s in spilled:
+            self._check_sequence(loop, s)
         for lo, hi in self._segments(loop, n, bool(spilled)):
             flags = {s: (self.partial[s].first, self.partial[s].last) for s in spilled}
             for s in spilled:
@@ -110,6 +113,17 @@ class Emitter:
         self.env.pop(base(loop.name), None)
         for s in roots:
             self.close(s)
+
+    def _check_sequence(self, loop: Loop, stage: str) -> None:
+        """Refuse partial states in memory to which more is added in a row than a tree allows."""
+        path = self.nest.paths[stage]
+        trips = 1
+        for outer in path[:[p.name for p in path].index(loop.name) + 1]:
+            if self._bounded(outer, stage):
+                trips *= nominal(self.nest, outer.name)
+        if trips > MOST_SEQUENTIAL:
+            raise Illegal(f"lower: cannot keep partial sums of {stage} in memory over {trips} "
+                          f"steps of {loop.name} (at most {MOST_SEQUENTIAL} in a row)")
 
     def is_root(self, loop: Loop, stage: str) -> bool:
         """Return whether the stage's state can stay in registers from this loop inwards."""
@@ -313,9 +327,8 @@ class Emitter:
             self._lets(point, stage)
             order, cut = self.order(name, "copy", [value])
             self.leaves.evaluate(point, order, cut)
-            offset, inside = self.leaves.copy_offset(name, name)
-            self.leaves.store(point, name, offset, point.memo[id(value)],
-                              None if inside else point.guard)
+            offset, _ = self.leaves.copy_offset(name, name)
+            self.leaves.store(point, name, offset, point.memo[id(value)], point.guard)
 
     def _lets(self, point: Point, stage: Stage) -> None:
         for let in stage.lets:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tilewright.actions import Nest, Schedule, default_schedule
-from tilewright.backends import Executable, backend
+from tilewright.backends import Backend, Executable, backend
 from tilewright.config import Config
 from tilewright.fusion.alternatives import preferred
 from tilewright.kernel import Kernel
@@ -19,6 +19,8 @@ from tilewright.lower import lower
 from tilewright.plan.cache import Cache
 from tilewright.program import Binding, Program
 from tilewright.program.verify import verify as verify_program
+from tilewright.search.keys import artifact_key
+from tilewright.search.records import Records
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,11 @@ class Built:
         return backend(self.target.backend).assembly(self.source)
 
 
-def build(kernel: Kernel, target: Target, work: Work, schedule: Schedule | None = None) -> Built:
+def build(kernel: Kernel, target: Target, work: Work, schedule: Schedule | None = None,
+          records: Records | None = None) -> Built:
     """Schedule (by default rules, unless given), lower, compile and load one kernel.
 
+    Object code that `records` holds for the same source is not compiled again.
     Raises Illegal where the schedule does not apply, TooLarge beyond the instruction cap,
     BackendError where the backend refuses, VerifyError where the target asks for checks and a pass
     broke a rule.
@@ -121,11 +125,25 @@ def build(kernel: Kernel, target: Target, work: Work, schedule: Schedule | None 
     if target.verify:
         _verify(kernel, lowered.programs)
     programs, maker = lowered.programs, backend(target.backend)
-    work.count("programs compiled", len(programs))
     with work.stage("compile"):
-        executable = maker.load(maker.compile(maker.render(programs, lowered.binding)))
+        code, found = _object(maker, maker.render(programs, lowered.binding), records)
+        executable = maker.load(code)
+    work.count("programs found" if found else "programs compiled", len(programs))
     return Built(kernel, schedule, target, lowered.binding, tuple(p.parallel for p in programs),
                  sum(p.count for p in programs), executable)
+
+
+def _object(maker: Backend, source: str, records: Records | None) -> tuple[bytes, bool]:
+    """Return the object code of a source, and whether it was found, not compiled."""
+    if records is None or not maker.identity:
+        return maker.compile(source), False
+    key = artifact_key(maker, source)
+    code = records.artifact(key)
+    if code is not None:
+        return code, True
+    code = maker.compile(source)
+    records.put_artifact(key, code)
+    return code, False
 
 
 def _verify(kernel: Kernel, programs: Sequence[Program]) -> None:
@@ -154,7 +172,8 @@ class KernelCache:
         self._built: Cache[Built] = Cache(entries)
         self._lock = threading.RLock()
 
-    def get(self, kernel: Kernel, target: Target, work: Work) -> Built:
+    def get(self, kernel: Kernel, target: Target, work: Work,
+            records: Records | None = None) -> Built:
         """Return the kernel ready to run, building it if it is new. Raises as `build` does."""
         key = (kernel.key, target)
         found = self._built.get(key)
@@ -162,7 +181,7 @@ class KernelCache:
             with self._lock:  # one build at a time; the second who wants it finds it
                 found = self._built.get(key)
                 if found is None:
-                    found = build(kernel, target, work)
+                    found = build(kernel, target, work, records=records)
                     self._built.put(key, found)
         return found
 

@@ -17,7 +17,9 @@ from tilewright.plan.assemble import Bound, assemble
 from tilewright.plan.kernels import Built, KernelCache, Target, Work, kernel_cache
 from tilewright.plan.layout import HostStep, Place
 from tilewright.plan.naming import kernel_name
+from tilewright.plan.stores import stores
 from tilewright.runtime.storage import Storage
+from tilewright.search.records import Records
 
 LEAST_CAP = 256  # instructions; a kernel that passes this in the smallest cut is an error
 
@@ -121,7 +123,8 @@ def compile_graph(outputs: Sequence[Node], parameters: Sequence[Node] = (),
     outputs = tuple(outputs)
     nodes = postorder(outputs)
     debug.show_graph(nodes, config)
-    calls, built = _fuse_and_build(outputs, target, work, cache)
+    records = stores.of(config) if config.disk_cache else None
+    calls, built = _fuse_and_build(outputs, target, work, cache, records)
     work.count("nodes", len(nodes))
     work.count("kernels", sum(isinstance(c, KernelCall) for c in calls))
     work.count("distinct kernels", len(built))
@@ -132,8 +135,8 @@ def compile_graph(outputs: Sequence[Node], parameters: Sequence[Node] = (),
     return Plan(Bound(outputs, tuple(parameters), tuple(calls)), built, config, work)
 
 
-def _fuse_and_build(outputs: tuple[Node, ...], target: Target, work: Work, cache: KernelCache
-                    ) -> tuple[list[KernelCall | HostCall], dict[str, Built]]:
+def _fuse_and_build(outputs: tuple[Node, ...], target: Target, work: Work, cache: KernelCache,
+                    records: Records | None) -> tuple[list[KernelCall | HostCall], dict[str, Built]]:
     """Fuse and build; where a program passes the cap while it is emitted, cut smaller and retry."""
     limits = target.limits
     while True:
@@ -142,7 +145,8 @@ def _fuse_and_build(outputs: tuple[Node, ...], target: Target, work: Work, cache
         distinct: dict[str, Kernel] = {
             c.kernel.key: c.kernel for c in calls if isinstance(c, KernelCall)}
         try:
-            return calls, {key: cache.get(k, target, work) for key, k in distinct.items()}
+            return calls, {key: cache.get(k, target, work, records)
+                           for key, k in distinct.items()}
         except TooLarge:
             limits = replace(limits, instruction_cap=limits.instruction_cap // 4)
             if limits.instruction_cap < LEAST_CAP:

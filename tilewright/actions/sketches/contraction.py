@@ -1,7 +1,7 @@
 """The `contraction` sketch: register tiles, cache blocks, packing.
 
 A sum of products over axes of three kinds: rows (free, in one factor), columns (free, in the other,
-among them the vector axis), batch (free in both). A tile of `rows` x `vectors` accumulators stays in
+among them the vector axis), batch (free in both). A tile of `rows` x `vectors` accumulators is in
 registers over all reduce steps; each step loads one vector of the column factor per vector and one
 scalar of the row factor per row.
 """
@@ -104,7 +104,7 @@ class Contraction(Sketch):
         step0 = None
         if len(walk) == 1:
             step0, walk[0] = draft.split(walk[0], self.steps)
-        near, far = _divide_columns(draft, stage, shape, loops, limits)
+        near, far = _divide_columns(draft, stage, shape, loops, self.pack, limits)
         draft.order([*[loops[a] for a in shape.batch], *far, block0, step0,
                      *[loops[a] for a in shape.other_rows], row0, *near, block1, *walk,
                      row1, jam, lane])
@@ -182,11 +182,13 @@ def sketch_contraction(draft: Draft, stage: Stage, limits: Limits) -> Contractio
 def _efficiency(r: int, v: int, m: int, n: int, lanes: int) -> float:
     """Return the share of multiply-adds per cycle that a tile reaches, edges included.
 
-    Two multiply-adds and two loads a cycle; eight must be under way to hide their latency.
+    Two multiply-adds and two loads a cycle, a tenth of a cycle lost for each load; eight
+    multiply-adds must be under way to hide their latency.
     """
     def speed(rows: int) -> float:
         work = rows * v
-        return work / max(work / 2, (rows + v) / 2, 4)
+        loads = rows + v
+        return work / (max(work / 2, loads / 2, 4) + loads / 10)
     full, rest = divmod(m, r)
     cycles = full * r * v / speed(r) + (rest * v / speed(rest) if rest else 0)
     waste = n / (-(-n // (v * lanes)) * v * lanes)
@@ -219,32 +221,44 @@ def _overlaps(draft: Draft, load: Access, axes: tuple[str, ...]) -> bool:
     return False
 
 
-def _divide_columns(draft: Draft, stage: Stage, shape: Shape, loops: dict[str, str],
+def _divide_columns(draft: Draft, stage: Stage, shape: Shape, loops: dict[str, str], pack: bool,
                     limits: Limits) -> tuple[list[str], list[str]]:
     """Return the other column loops as (inside, outside) of the row loop.
 
-    Inside go those whose share of the column factor still fits half of L2.
+    Inside go those whose share of the column factor, packed or in place, still fits L2.
     """
     loads = _operand(draft, stage, shape.columns)
-    bytes_inside = max((x.itemsize for x in loads), default=4)
-    for a in (shape.vector, *shape.steps):
-        if not any(_overlaps(draft, x, (shape.vector, *shape.steps)) for x in loads) \
-                or a not in shape.steps:
-            bytes_inside *= draft.size(loops[a])
+    inside = [shape.vector, *shape.steps]
     near: list[str] = []
     far: list[str] = []
     for a in reversed(shape.other_columns):
-        bytes_inside *= draft.size(loops[a])
-        if not far and bytes_inside <= limits.l2 * 2 // 3:
+        inside.append(a)
+        held = sum(x.itemsize * footprint(draft, x, inside, pack) for x in loads)
+        if not far and held <= limits.l2 * 2 // 3:
             near.insert(0, loops[a])
         else:
             far.insert(0, loops[a])
     return near, far
 
 
+def footprint(draft: Draft, load: Access, axes: list[str], copied: bool = False) -> int:
+    """Return how many elements a load touches over the axes; `copied`, how many a copy holds."""
+    count, reach = 1, 0  # elements so far, and the distance from the first to the last
+    for stride, size in sorted((abs(load.stride(a)), int(draft.kernel.axis[a].extent))
+                               for a in axes):
+        if size <= 1 or stride == 0:
+            continue
+        if copied or stride > reach:
+            count *= size
+        else:  # the axis overlaps those before it: windows
+            count = min(count * size, count + stride * (size - 1))
+        reach += stride * (size - 1)
+    return count
+
+
 def _pack(draft: Draft, stage: Stage, shape: Shape, inside: list[str], at: str,
           lanes: int) -> None:
-    """Copy the column factor, vector lanes innermost, transposed in registers where it lies across."""
+    """Copy the column factor, lanes innermost, transposed in registers where it lies across."""
     operand = f"{stage.name}:{shape.columns}"
     factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
     used = symbols_of(factors["ab".index(shape.columns)])

@@ -1,4 +1,4 @@
-"""Sketches of stages without state: `pointwise`, and `transpose` where loads and stores disagree."""
+"""Sketches of stages without state: `pointwise`, and `transpose` where memory is crossed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Transpose(Sketch):
 
 
 def sketch_pointwise(draft: Draft, stage: Stage, limits: Limits) -> Sketch | None:
-    """Return the default sketch of a stage without state; None where nothing is to be vectorised."""
+    """Return the default sketch of a stage without state; None where nothing can be vectorised."""
     free = _free(draft, stage)
     if not free:
         return None

@@ -12,6 +12,8 @@ from tilewright.kernel import Stage
 from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
+MOST_SEQUENTIAL = 32  # additions in a row before a tree; see the numerics contract
+
 
 @dataclass(frozen=True)
 class Reduction(Sketch):
@@ -19,15 +21,16 @@ class Reduction(Sketch):
 
     A reduce axis gives partial states per lane and copy; a free one gives neighbouring results.
 
-    for free: for steps: for vector.0: { copies x lanes }         vector is a reduce axis
-    for free: for vector.0: for steps: { copies x lanes }         vector is free
-    for vector.0 ..: the same, steps outermost, where `streams`   partial states in memory
+    for free: for steps: for vector.0: { copies x lanes }               vector is a reduce axis
+    for free: for vector.0: for steps: { copies x lanes }               vector is free
+    for free: for steps.0: for vector.0: for steps.1: { copies x lanes }   with `block` steps at
+    a time: memory is walked nearly in order, partial states wait in the nearest cache
     """
 
     vector: str
     lanes: int
     copies: int
-    streams: bool = False
+    block: int = 0  # 0: all steps
 
     def apply(self, draft: Draft, limits: Limits) -> None:
         stage = draft.kernel.stage[self.stage]
@@ -38,8 +41,9 @@ class Reduction(Sketch):
         walk = [x for x in rest if x not in free]
         if stage.role[self.vector] != "free":
             order = [*free, *walk, outer, jam, lane]
-        elif self.streams:
-            order = [*free, *walk, outer, jam, lane]
+        elif self.block and outer is not None and walk:
+            step0, step1 = draft.split(walk[-1], self.block)
+            order = [*free, *walk[:-1], step0, outer, step1, jam, lane]
         else:
             order = [*free, outer, *walk, jam, lane]
         draft.order(order)
@@ -57,7 +61,10 @@ class Reduction(Sketch):
             if axis != self.vector:
                 yield replace(self, vector=axis)
         if stage.role[self.vector] == "free" and not stage.axes("carry"):
-            yield replace(self, streams=not self.streams)
+            for block in steps(self.block, 1, 4096) if self.block else [4, 16, 64]:
+                yield replace(self, block=block)
+            if self.block:
+                yield replace(self, block=0)
 
 
 @dataclass(frozen=True)
@@ -96,9 +103,26 @@ def sketch_reduction(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
         if not free:
             return None
         return Rows(stage.name, free[-1], min(copies, draft.size(loops[free[-1]])))
+    block = _block(draft, stage, vector)
+    if block and not stage.is_contraction:
+        copies *= 2  # partial states leave the registers between blocks: one set is enough
     while copies > 1 and draft.size(loops[vector]) < lanes * copies:
         copies //= 2
-    return Reduction(stage.name, vector, lanes, copies)
+    return Reduction(stage.name, vector, lanes, copies, block)
+
+
+def _block(draft: Draft, stage: Stage, vector: str) -> int:
+    """Return how many steps to take at a time over a whole row of a free vector axis.
+
+    Few, so that memory is read nearly in order; a bounded sum at least a 32nd of all its steps.
+    """
+    walk = [a for a in stage.axes("reduce") if a in draft.own(stage)]
+    if stage.role[vector] != "free" or not walk or stage.axes("carry"):
+        return 0
+    size = int(draft.kernel.axis[walk[-1]].extent)
+    if len(walk) > 1 or size < 64:
+        return 0
+    return 8 if stage.is_contraction else max(16, -(-size // MOST_SEQUENTIAL))
 
 
 def _copies(stage: Stage, limits: Limits) -> int:

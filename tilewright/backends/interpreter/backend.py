@@ -23,6 +23,8 @@ class Interpreter:
     """Executes Programs in NumPy, for tests and for machines without a compiler's target."""
 
     name = "interpreter"
+    device = "numpy"
+    identity = ""
 
     @property
     def limits(self) -> Limits:

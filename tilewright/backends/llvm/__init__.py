@@ -28,6 +28,10 @@ class LLVM:
         return self.host.limits()
 
     @property
+    def device(self) -> str:
+        return self.host.device
+
+    @property
     def identity(self) -> str:
         return self.host.identity
 

@@ -48,6 +48,11 @@ class Host:
                          *(f"-{name}" for name in sorted(self.missing))])
 
     @property
+    def device(self) -> str:
+        """What times depend on: the CPU's name, and the features that it has and lacks."""
+        return f"{self.cpu} {self.triple} {self.feature_text}"
+
+    @property
     def identity(self) -> str:
         """What object code depends on, besides its source."""
         version = ".".join(map(str, llvm.llvm_version_info))
