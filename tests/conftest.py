@@ -7,6 +7,7 @@ take minutes each. What tests compile is verified between passes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -44,6 +45,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("nightly"):
                 item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def apart_from_the_disk() -> None:
+    """Neither tests nor processes that they start see what earlier ones have compiled."""
+    os.environ["TILEWRIGHT_DISK_CACHE"] = "0"
+    config.set_disk_cache(False)
 
 
 @pytest.fixture(autouse=True, scope="session")

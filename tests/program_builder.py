@@ -21,7 +21,6 @@ from program_reference import (
 )
 
 INT = st.integers
-MOST = 2000  # elements of a value
 EDGES = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 3.0]
 
 
@@ -30,6 +29,7 @@ class Builder:
     """A program being drawn."""
 
     draw: Callable
+    most: int = 2000  # elements of a value
     values: list[Value] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Builder:
             rounded: bool = False, parts: tuple[Value, ...] = ()) -> Value | None:
         """Append a step; `{0}`, `{1}` in `text` are the names of `parts`."""
         array = np.asarray(array)
-        if array.size > MOST:
+        if array.size > self.most:
             return None
         if error is not None and not np.any(error):
             error = None

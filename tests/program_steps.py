@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import program_reference as ref
 from hypothesis import strategies as st
-from program_builder import INT, MOST, Builder, literal, spell
+from program_builder import INT, Builder, literal, spell
 from program_reference import FLOATS, SIGNED, UNSIGNED, Value
 
 Step = Callable[[Builder], object]
@@ -130,16 +130,16 @@ def operands(b: Builder, test: Callable[[Value], bool]):
         swapped = b.draw(st.booleans())
         pair = (other, b.cast(x, name)) if swapped else (b.cast(x, name), other)
         return (x,), pair, (f"{spell(number)}, {{0}}" if swapped else f"{{0}}, {spell(number)}")
-    y = b.pick(lambda v: test(v) and _fits(v, x))
+    y = b.pick(lambda v: test(v) and _fits(b, v, x))
     if y is None:
         return None
     name = ref.promote(x.dtype, y.dtype)
     return (x, y), (b.cast(x, name), b.cast(y, name)), "{0}, {1}"
 
 
-def _fits(x: Value, y: Value) -> bool:
+def _fits(b: Builder, x: Value, y: Value) -> bool:
     try:
-        return int(np.prod(np.broadcast_shapes(x.array.shape, y.array.shape))) <= MOST
+        return int(np.prod(np.broadcast_shapes(x.array.shape, y.array.shape))) <= b.most
     except ValueError:
         return False
 
@@ -289,7 +289,7 @@ def two_real_numbers(b: Builder) -> None:
 
 def where(b: Builder) -> None:
     test = b.pick(exact)
-    drawn = operands(b, lambda v: test is not None and _fits(v, test))
+    drawn = operands(b, lambda v: test is not None and _fits(b, v, test))
     if test is None or drawn is None:
         return
     parts, pair, text = drawn

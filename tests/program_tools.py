@@ -25,6 +25,8 @@ STEPS = [function for table in (program_steps.STEPS, program_steps_arrays.STEPS)
          for function, weight in table.items() for _ in range(weight)]
 SHAPES = [(), (1,), (3,), (7,), (0,), (2, 3), (3, 1), (1, 4), (4, 5), (3, 0), (2, 1, 3), (2, 3, 4),
           (1, 1, 1), (17,), (33,), (70,), (2, 19), (5, 2, 1, 3), (0, 2, 2)]
+LARGE = [(4099,), (130, 257), (3, 70, 129), (1, 1000), (65000,), (17, 1, 700), (257, 130), (1,),
+         (700,), (257,), (2, 0, 900), (128, 128), (513, 64), (7,)]
 
 
 @dataclass
@@ -41,7 +43,9 @@ class Program:
         return _compiled(self.text)
 
     def __repr__(self) -> str:
-        given = "\n".join(f"{v.name} = {v.dtype} {v.array.tolist()}" for v in self.inputs)
+        given = "\n".join(
+            f"{v.name} = {v.dtype}{list(v.array.shape)} {v.array.ravel()[:200].tolist()}"
+            for v in self.inputs)
         return f"\n{given}\n{self.text}"
 
     def check(self, backend: str, threads: int, jitted: bool) -> None:
@@ -77,11 +81,12 @@ def _stepwise(text: str) -> str:
 
 
 @st.composite
-def programs(draw, most: int = 15) -> Program:
-    """Draw a program of at most about `most` steps."""
-    b = Builder(draw)
+def programs(draw, most: int = 15, large: bool = False) -> Program:
+    """Draw a program of at most about `most` steps; on arrays that make workers share, if large."""
+    b = Builder(draw, 100_000 if large else 2000)
     for _ in range(draw(INT(1, 3))):
-        name, shape = draw(st.sampled_from(NAMES)), draw(st.sampled_from(SHAPES))
+        name = draw(st.sampled_from(NAMES))
+        shape = draw(st.sampled_from(LARGE if large else SHAPES))
         b.values.append(Value(f"v{len(b.values)}", numbers(draw, name, shape)))
     b.inputs = list(b.values)
     for _ in range(draw(INT(1, most))):

@@ -40,7 +40,7 @@ def rows(n: int, m: int) -> Kernel:
 
 
 def total(n: int, dtype: DType = float32) -> Kernel:
-    return kernel_of(reduce("sum", leaf(n, dtype=dtype), 0))
+    return kernel_of(reduce(leaf(n, dtype=dtype), "sum", 0))
 
 
 def lowered(kernel: Kernel, schedule: Schedule | str | None = None,

@@ -10,7 +10,6 @@ from scalar_runs import call
 
 from tilewright.backends import Backend, Executable, backend
 from tilewright.backends.llvm import LLVM, Host
-from tilewright.backends.objects import ObjectCache
 from tilewright.dtypes import ALL, bfloat16, bool_, float16, float32, float64, int32, int64, uint8
 from tilewright.errors import BackendError
 from tilewright.program import Binding, Builder, MemRef, Param, Scratch, Type
@@ -494,21 +493,6 @@ def test_limits_follow_the_features():
 
 
 # -- code on disk ------------------------------------------------------------------------------
-
-
-def test_objects_are_kept_and_damage_is_noticed(tmp_path):
-    llvm, text = backend("llvm"), source(product())
-    cache = ObjectCache(tmp_path / "objects")
-    code = cache.compile(llvm, text)
-    (path,) = cache.directory.iterdir()
-    assert cache.directory.stat().st_mode & 0o077 == 0
-    assert cache.compile(llvm, text) == code
-    path.write_bytes(path.read_bytes()[:-1])
-    assert cache.compile(llvm, text) == code
-    assert path.read_bytes()[32:] == code
-    assert ObjectCache.key(llvm, text) != ObjectCache.key(LLVM(OLD), text)
-    cache.clear()
-    assert not list(cache.directory.iterdir())
 
 
 def test_a_cache_that_cannot_be_written_only_compiles(tmp_path):

@@ -1,7 +1,7 @@
-"""More faults of the kinds in `test_cases_frontend`: writes, gradients, state of jitted functions, size.
+"""More faults of the kinds in `test_cases_frontend`: writes, gradients, state of functions, size.
 
-`transform` is `tw.jit` in the jitted modes (see conftest), where every function is called four times
-at least.
+`transform` is `tw.jit` in the jitted modes (see conftest), where every function is called four
+times at least.
 """
 
 import numpy as np
@@ -171,7 +171,9 @@ def test_arguments_inside_containers_are_inputs(transform, pack):
 
 class Settings:
     scale = 1.0
-    nested = {"shift": [0.0]}
+
+    def __init__(self):
+        self.nested = {"shift": [0.0]}
 
 
 FACTOR = 1.0
@@ -249,7 +251,7 @@ def test_imported_memory_of_any_strides_in_kernels(call):
 
 @pytest.mark.parametrize("sine", [False, True])
 def test_deep_graphs_and_their_gradients(transform, sine, mode):
-    steps = 5000 if mode[0] == "llvm" else 1000
+    steps = 200 if sine else 5000 if mode[0] == "llvm" else 1000
 
     def chain(x):
         for i in range(steps):

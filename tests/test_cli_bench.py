@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tilewright.cli.bench import measure
 from tilewright.cli.bench.cases import Case, kernels, select
 from tilewright.cli.bench.libraries import PEERS, NumPy
-from tilewright.cli.bench.limits import MachineLimits
+from tilewright.search.roofline import MachineLimits
 from tilewright.cli.bench.page import page
 from tilewright.cli.bench.report import Problem, Report, Row, table
 from tilewright.cli.bench.run import WrongValues, check, reference

@@ -177,7 +177,7 @@ from tilewright.array.reductions import (
 from tilewright.array.searching import argsort, nonzero, searchsorted, sort, where
 from tilewright.array.tensor import Tensor, block_until_ready
 from tilewright.array.writes import put_along_axis
-from tilewright.config import get_num_threads, set_num_threads, using
+from tilewright.config import Tune, get_num_threads, set_num_threads, using
 from tilewright.dtypes import (
     DType,
     bfloat16,
@@ -195,6 +195,7 @@ from tilewright.dtypes import (
 )
 from tilewright.dtypes import bool_ as bool  # noqa: A004
 from tilewright.jit import grad, jit, value_and_grad, vjp
+from tilewright.plan.tuning import tune
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"

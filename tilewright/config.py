@@ -14,11 +14,40 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+
+@dataclass(frozen=True, eq=False)
+class Tune:
+    """Options of tuning. One object is one budget: functions that share it share its seconds.
+
+    beam         candidates that a search keeps from round to round
+    seconds      for all searches together
+    seed         equal seeds order equal candidates alike
+    skip_under   kernels that take less, in seconds, are left alone
+    near_limit   so are kernels within this share of the least time that this machine needs
+    again        search kernels of which a record is kept too
+    progress     show what is going on; unless given, where standard error is a terminal
+    """
+
+    beam: int = 4
+    seconds: float = 60.0
+    seed: int = 0
+    skip_under: float = 5e-6
+    near_limit: float = 0.05
+    again: bool = False
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise ValueError(f"tune: cannot keep a beam of {self.beam} (at least 1)")
+        if not 0 < self.seconds < float("inf"):
+            raise ValueError(f"tune: cannot spend {self.seconds} seconds (a positive number "
+                             "is needed)")
 
 
 @dataclass(frozen=True)
@@ -27,6 +56,8 @@ class Config:
 
     verify     check what each pass leaves; VerifyError names the pass that broke a rule
     observer   is called with a `plan.debug.Ran` after every launch of plans made while it is set
+    tune       searches the kernels of plans that run: a `Tune`, or anything that can `attend` to a
+               plan (see `plan.tuning`). It changes how kernels run, not what a plan is
     """
 
     backend: str = "llvm"
@@ -36,6 +67,7 @@ class Config:
     cache_dir: Path = Path()
     disk_cache: bool = False
     observer: Callable[[Any], None] | None = None
+    tune: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.threads < 1:
@@ -55,6 +87,23 @@ def _number(name: str, default: int, least: int) -> int:
     return value
 
 
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name, "").strip()
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"config: cannot read {name}={text!r} (positive seconds are needed)")
+    return value
+
+
+def _tune() -> Tune | None:
+    beam = _number("TILEWRIGHT_BEAM", 0, 0)
+    seconds = _seconds("TILEWRIGHT_TUNE_SECONDS", Tune.seconds)
+    return Tune(beam, seconds) if beam else None
+
+
 def _cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
@@ -71,7 +120,8 @@ def from_environment() -> Config:
         debug=_number("TILEWRIGHT_DEBUG", 0, 0),
         verify=_number("TILEWRIGHT_VERIFY", 0, 0) > 0,
         disk_cache=bool(_number("TILEWRIGHT_DISK_CACHE", 1, 0)),
-        cache_dir=Path(directory or platformdirs.user_cache_dir("tilewright")),
+        cache_dir=Path(directory or platformdirs.user_cache_dir("tilewright")).absolute(),
+        tune=_tune(),
     )
 
 
@@ -102,6 +152,11 @@ def using(**changes: object) -> Iterator[Config]:
 def set_num_threads(threads: int) -> None:
     """Set how many worker threads share a parallel kernel, for the whole process."""
     _Default.value = replace(_Default.value, threads=int(threads))
+
+
+def set_disk_cache(on: bool) -> None:
+    """Keep compiled kernels and records between processes from now on, for the whole process."""
+    _Default.value = replace(_Default.value, disk_cache=on)
 
 
 def set_verify(verify: bool) -> None:

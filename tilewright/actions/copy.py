@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from tilewright.actions.base import Action
 from tilewright.actions.depend import writes
-from tilewright.actions.nest import Copy as CopyStage
 from tilewright.actions.nest import BAND, Item, Leaf, Loop, Nest, chain, leaves, nominal, operands
+from tilewright.actions.nest import Copy as CopyStage
 from tilewright.actions.place import ROOT
 from tilewright.errors import Illegal
 from tilewright.index import symbols

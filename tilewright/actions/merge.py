@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tilewright.actions.base import Action
-from tilewright.actions.nest import Loop, Nest, leaves, nominal
+from tilewright.actions.nest import Loop, Nest, leaves, merge_of, nominal
 from tilewright.errors import Illegal
 from tilewright.limits import Limits
 
@@ -29,7 +29,7 @@ class Merge(Action):
             raise Illegal(f"merge: cannot merge {self.outer} with {self.inner} "
                           "(needs two serial loops, one directly and alone in the other)")
         for name in (self.outer, self.inner):
-            if name not in nest.merged and name.endswith(".1") \
+            if merge_of(nest, name) is None and name.endswith(".1") \
                     and nominal(nest, name[:-2]) % nominal(nest, name):
                 raise Illegal(f"merge: cannot merge {name} (the split of {name[:-2]} is ragged)")
         for leaf in leaves(inner.body):

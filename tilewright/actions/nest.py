@@ -196,7 +196,7 @@ def _derive(nest: Nest, path: tuple[Loop, ...]) -> tuple[Step, ...]:
     done: set[str] = set()
     while fresh := [n for n in names if n not in done]:
         for key in fresh:
-            merged = _merge_of(nest, names[key])
+            merged = merge_of(nest, names[key])
             if merged is not None:
                 outer, inner = merged
                 steps.append(Step("merge", key, base(outer), base(inner), nominal(nest, inner),
@@ -223,7 +223,7 @@ def _derive(nest: Nest, path: tuple[Loop, ...]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _merge_of(nest: Nest, name: str) -> tuple[str, str] | None:
+def merge_of(nest: Nest, name: str) -> tuple[str, str] | None:
     """Return the loops that a loop, or the one it was made from, was merged of."""
     while name not in nest.merged:
         if ":" not in name:
@@ -367,7 +367,7 @@ def print_nest(nest: Nest) -> str:
 
 def _extent_text(nest: Nest, name: str) -> str:
     ragged = ""
-    if name.endswith(".0") and name not in nest.merged:
+    if name.endswith(".0") and merge_of(nest, name) is None:
         factor = split_factor(nest, name[:-2])
         if factor and nominal(nest, name[:-2]) % factor:
             ragged = f" ragged {factor}"

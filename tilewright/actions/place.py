@@ -49,7 +49,7 @@ class Place(Action):
             raise Illegal(f"place: cannot place {self.stage} (an operand of it is copied)")
         path = self._path(nest)
         body = _prune(nest.body, self.stage)
-        if any(f"{self.stage}:" in n[:len(self.stage) + 1] for n in _loops(body)):
+        if any(n.startswith(f"{self.stage}:") for n in _loops(body)):
             raise Illegal(f"place: cannot place {self.stage} (its loops hold other stages)")
         if self.at != ROOT and self.at not in _loops(body):
             raise Illegal(f"place: cannot place {self.stage} in {self.at} "
@@ -73,7 +73,7 @@ class Place(Action):
         for loop in nest.paths[self.at]:
             if loop.kind in BAND:
                 raise Illegal(f"place: cannot place {self.stage} in the band loop {loop.name}")
-            if loop.name.rpartition(":")[0] in nest.copy:
+            if any(loop.name.startswith(c + ":") for c in nest.copy):
                 raise Illegal(f"place: cannot place {self.stage} in {loop.name} (a loop of a copy)")
             if "*" in loop.name and set(nest.axes_of(loop.name)) & set(stage.axes()):
                 raise Illegal(f"place: cannot place {self.stage} in {loop.name} (loops are merged)")

@@ -26,6 +26,11 @@ ACTIONS: dict[str, type[Action]] = {a.__name__: a for a in (
     Split, Reorder, Merge, Vectorize, Interleave, Unroll, Parallel, Place, Copy, Partition,
     StreamStore, Block, Thread, Lane)}
 
+# what a field's annotation asks of an argument
+_ARGUMENTS: dict[str, tuple[type, str]] = {
+    "str": (str, "a name"), "int": (int, "an integer"),
+    "tuple[str, ...]": (tuple, "a list in brackets")}
+
 _CALL = re.compile(r"(\w+)\(((?:[^()]|\([^()]*\))*)\)")
 
 
@@ -75,8 +80,12 @@ def _parse_action(name: str, text: str) -> Action:
             arguments.append(int(word) if word.isdigit() else word)
         else:
             arguments.append(tuple(w.strip() for w in group.split(",") if w.strip()))
-    wanted = fields(kind)  # type: ignore[arg-type]
+    wanted = fields(kind)
     if len(arguments) != len(wanted):
         raise ScheduleError(f"schedule: cannot read {name}({text}) "
                             f"(needs {', '.join(f.name for f in wanted)})")
+    for field, argument in zip(wanted, arguments):
+        needed, words = _ARGUMENTS[str(field.type)]
+        if not isinstance(argument, needed):
+            raise ScheduleError(f"schedule: cannot read {name}({text}) ({field.name} is {words})")
     return kind(*arguments)

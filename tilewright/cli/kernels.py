@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tilewright import config
 from tilewright.cli import machine
-from tilewright.cli.bench.limits import MachineLimits, measure_limits
+from tilewright.search.roofline import MachineLimits, measure_limits
 from tilewright.plan.debug import Ran
 
 

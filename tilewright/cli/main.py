@@ -8,6 +8,8 @@ import tilewright as tw
 from tilewright.cli.bench.command import bench
 from tilewright.cli.doctor import doctor
 from tilewright.cli.kernels import kernels
+from tilewright.cli.records import records
+from tilewright.cli.tune import tune
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -16,5 +18,5 @@ def main() -> None:
     """tilewright: tensors to native kernels."""
 
 
-for _command in (bench, doctor, kernels):
+for _command in (bench, doctor, kernels, records, tune):
     main.add_command(_command)

@@ -11,6 +11,7 @@ from tilewright.fusion.calls import HostCall, KernelCall
 from tilewright.fusion.clusters import Cluster, find
 from tilewright.fusion.fold import fold
 from tilewright.fusion.group import Grouping, group
+from tilewright.fusion.operands import store_operands
 from tilewright.fusion.pull import Puller
 from tilewright.fusion.tidy import tidy
 from tilewright.graph import Node, postorder
@@ -109,6 +110,7 @@ def _pull(grouping: Grouping, cluster: Cluster, roots: list[Node],
         again = puller.axes.granted()
         if not _spill(puller, grouping) and not again:
             break
+    store_operands(puller, grouping.limits)
     return puller
 
 

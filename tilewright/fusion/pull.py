@@ -44,6 +44,7 @@ class Puller:
         self.scratch: dict[int, tuple[str, Index]] = {}
         self.lets: dict[str, Let] = {}
         self.shared: dict[int, Node] = {}
+        self.places: dict[int, Index] = {}  # per load: where it reads its node, by dimension
         self._over: dict[int, Index] = {}  # per dissolved sum: the axes it is summed over
         self._memo: dict[Key, Value] = {}
         self._owner: dict[Key, int] = {}
@@ -131,7 +132,7 @@ class Puller:
             return self._move(item, key, stack)
         home = self.grouping.home(node)
         if home is not None and home is not self.cluster or kind in ("concat", "scatter", "call"):
-            return load(self.input(node), (flat(index, node.shape),), node.dtype, guards)
+            return self._load(node, index, guards)
         if kind == "gather":
             return self._gather(item, stack)
         if kind == "elementwise":
@@ -148,7 +149,12 @@ class Puller:
         if node.op.name == "iota":
             value = index_value(index[0]) if index[0].terms else constant(index[0].const, int64)
             return value if node.dtype == int64 else make("cast", (value,), node.dtype)
-        return load(self.input(node), (flat(index, node.shape),), node.dtype, guards)
+        return self._load(node, index, guards)
+
+    def _load(self, node: Node, index: Index, guards: Guards) -> Value:
+        value = load(self.input(node), (flat(index, node.shape),), node.dtype, guards)
+        self.places[id(value)] = index
+        return value
 
     def _arguments(self, items: list, owner: int, stack: list) -> tuple[Value, ...] | None:
         """Return the values of (node, index, guards) items, or None after pushing the missing."""

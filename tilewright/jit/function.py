@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.array.tensor import tracing
-from tilewright.config import Config, current
+from tilewright.config import Config, Tune, current
 from tilewright.errors import TraceError
 from tilewright.graph import postorder
 from tilewright.jit.binder import MISS, Binder, Donated
@@ -46,13 +46,14 @@ class Jit:
     """
 
     def __init__(self, function: Callable, static_argnums: Any = (), static_argnames: Any = (),
-                 donate_argnums: Any = (), backend: str | None = None):
+                 donate_argnums: Any = (), backend: str | None = None, tune: Any = None):
         if not callable(function):
             raise TraceError(f"jit: cannot compile {function!r} (needs a callable)")
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         self._options = options(
             function, static_argnums, static_argnames, donate_argnums, self.name)
-        self._backend = backend
+        self._changes = {name: value for name, value in (("backend", backend), ("tune", tune))
+                         if value is not None}
         self._configs: tuple[Config | None, Config] = (None, current())  # in force, ours for it
         self._variants: list[Variant] = []
         self._promoted: set[tuple] = set()
@@ -106,11 +107,11 @@ class Jit:
     # signatures that are not in the cache
 
     def _config(self) -> Config:
-        """Return the configuration in force, with the backend of this function."""
+        """Return the configuration in force, with the options of this function."""
         config = current()
         in_force, ours = self._configs
         if in_force is not config:
-            ours = config if self._backend is None else replace(config, backend=self._backend)
+            ours = replace(config, **self._changes) if self._changes else config
             self._configs = config, ours
         return ours
 
@@ -227,7 +228,7 @@ class BoundJit:
 
 def jit(function: Callable | None = None, *, static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (), donate_argnums: int | Sequence[int] = (),
-        backend: str | None = None) -> Any:
+        backend: str | None = None, tune: Tune | None = None) -> Any:
     """Compile `function`: trace it once per signature, then run the compiled plan.
 
     A signature is the tree structure of the arguments (tuples, lists, dicts, named tuples,
@@ -242,6 +243,7 @@ def jit(function: Callable | None = None, *, static_argnums: int | Sequence[int]
     static_argnums, static_argnames   arguments that are part of the signature
     donate_argnums                    arguments whose tensors may not be used afterwards
     backend                           "llvm" or "interpreter"; the one configured unless given
+    tune                              search the kernels at the first call, ``tw.Tune(beam=4)``
 
     Works as a decorator, with or without options, also of methods (an instance counts by
     identity, its attributes are checked). Raises TraceError where tracing cannot be faithful.
@@ -251,6 +253,6 @@ def jit(function: Callable | None = None, *, static_argnums: int | Sequence[int]
     [3.0, 6.0]
     """
     def make(f: Callable) -> Jit:
-        return Jit(f, static_argnums, static_argnames, donate_argnums, backend)
+        return Jit(f, static_argnums, static_argnames, donate_argnums, backend, tune)
     return make if function is None else make(function)
 

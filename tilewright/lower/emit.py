@@ -35,7 +35,7 @@ from tilewright.lower.address import LANE
 from tilewright.lower.band import Band, band_of
 from tilewright.lower.leaf import Leaves, Point
 from tilewright.lower.regions import axis_map, cut_operands, uncut_order
-from tilewright.lower.states import Accumulators, PartialMemory
+from tilewright.lower.states import Accumulators, PartialMemory, sums_floats
 from tilewright.program import Builder, Instr
 
 MOST_SEQUENTIAL = 32  # additions of one accumulator before a tree; see the numerics contract
@@ -98,14 +98,13 @@ class Emitter:
         n = max(self.size(loop.name), 1)
         for s in spilled:
             self._check_sequence(loop, s)
-        for lo, hi in self._segments(loop, n, bool(spilled)):
-            flags = {s: (self.partial[s].first, self.partial[s].last) for s in spilled}
-            for s in spilled:
-                self.partial[s].first &= lo == 0
-                self.partial[s].last &= hi == n
-            self._segment(loop, lo, hi)
-            for s, (first, last) in flags.items():
-                self.partial[s].first, self.partial[s].last = first, last
+        segments = self._segments(loop, n, bool(spilled))
+        unrolled = MOST_SEQUENTIAL if loop.kind == "unroll" else len(segments)
+        sums = [s for s in below if s in self.accumulators and loop.kind == "unroll"
+                and self._bounded(loop, s) and (s not in roots or n > MOST_SEQUENTIAL)]
+        for first in range(0, len(segments), unrolled):
+            self._fresh(sums, lambda part=segments[first:first + unrolled]: self._segments_of(
+                loop, part, n, spilled))
         self._sequence.pop()
         for s in spilled:
             if self.partial[s].outer == tuple(self._sequence):
@@ -124,6 +123,18 @@ class Emitter:
         if trips > MOST_SEQUENTIAL:
             raise Illegal(f"lower: cannot keep partial sums of {stage} in memory over {trips} "
                           f"steps of {loop.name} (at most {MOST_SEQUENTIAL} in a row)")
+
+    def _segments_of(self, loop: Loop, segments: list[tuple[int, int]], n: int,
+                     spilled: list[str]) -> None:
+        """Emit segments of a loop of n steps; tell spilled states which is the first and last."""
+        for lo, hi in segments:
+            flags = {s: (self.partial[s].first, self.partial[s].last) for s in spilled}
+            for s in spilled:
+                self.partial[s].first &= lo == 0
+                self.partial[s].last &= hi == n
+            self._segment(loop, lo, hi)
+            for s, (first, last) in flags.items():
+                self.partial[s].first, self.partial[s].last = first, last
 
     def is_root(self, loop: Loop, stage: str) -> bool:
         """Return whether the stage's state can stay in registers from this loop inwards."""
@@ -157,36 +168,31 @@ class Emitter:
                 self.items(loop.body)
             return
         carried = [s for s in leaves((loop,)) if s in self.accumulators]
-        bounded = bool(carried) and all(self._bounded(loop, s) for s in carried)
-        if bounded and hi - lo > MOST_SEQUENTIAL:
-            self._blocked(loop, lo, hi - lo, carried)
+        sums = [s for s in carried if self._bounded(loop, s)]
+        if sums and hi - lo > MOST_SEQUENTIAL:
+            self._blocked(loop, lo, hi - lo, carried, sums)
             return
-
-        def plain() -> None:
-            self._plain(loop, as_expr(lo), hi - lo, carried, lambda: self.items(loop.body))
-        if bounded and not any(self._root.get(s) == loop.name for s in carried):
-            self._fresh(carried, plain)
-        else:
-            plain()
+        self._fresh([s for s in sums if self._root.get(s) != loop.name], lambda: self._plain(
+            loop, as_expr(lo), hi - lo, carried, lambda: self.items(loop.body)))
 
     def _bounded(self, loop: Loop, stage: str) -> bool:
         """Return whether a loop's additions are to be bounded by a tree: sums of floats."""
-        found = self.nest.kernel.stage[stage]
-        return (self.nest.role(loop.name, stage) == "reduce" and not found.is_contraction
-                and found.state.name == "sum" and found.state.init[0].dtype.is_float)
+        return self.nest.role(loop.name, stage) == "reduce" \
+            and sums_floats(self.nest.kernel.stage[stage])
 
-    def _blocked(self, loop: Loop, lo: int, count: int, carried: list[str]) -> None:
-        """Emit a loop in blocks of 32 iterations, each with fresh accumulators."""
+    def _blocked(self, loop: Loop, lo: int, count: int, carried: list[str],
+                 sums: list[str]) -> None:
+        """Emit a loop in blocks of 32 iterations, each with fresh accumulators of the sums."""
         def block(start: Expr, size: int) -> None:
-            self._fresh(carried, lambda: self._plain(
+            self._fresh(sums, lambda: self._plain(
                 loop, start, size, carried, lambda: self.items(loop.body)))
         blocks, rest = divmod(count, MOST_SEQUENTIAL)
-        self._tree(loop, blocks, carried, lambda i: block(i * MOST_SEQUENTIAL + lo,
-                                                          MOST_SEQUENTIAL))
+        self._tree(loop, blocks, carried, sums,
+                   lambda i: block(i * MOST_SEQUENTIAL + lo, MOST_SEQUENTIAL))
         if rest:
             block(as_expr(lo + blocks * MOST_SEQUENTIAL), rest)
 
-    def _tree(self, loop: Loop, count: int, carried: list[str], body) -> None:
+    def _tree(self, loop: Loop, count: int, carried: list[str], sums: list[str], body) -> None:
         """Run body(0 .. count-1), at most 32 times in a row before fresh accumulators."""
         def run(start: Expr, size: int) -> None:
             if size == 1:
@@ -199,13 +205,16 @@ class Emitter:
             run(as_expr(0), count)
             return
         outer, rest = divmod(count, MOST_SEQUENTIAL)
-        self._tree(loop, outer, carried, lambda i: self._fresh(
-            carried, lambda: run(i * MOST_SEQUENTIAL, MOST_SEQUENTIAL)))
+        self._tree(loop, outer, carried, sums, lambda i: self._fresh(
+            sums, lambda: run(i * MOST_SEQUENTIAL, MOST_SEQUENTIAL)))
         if rest:
-            self._fresh(carried, lambda: run(as_expr(outer * MOST_SEQUENTIAL), rest))
+            self._fresh(sums, lambda: run(as_expr(outer * MOST_SEQUENTIAL), rest))
 
     def _fresh(self, carried: list[str], body) -> None:
         """Run body with new accumulators and add its result to those before."""
+        if not carried:
+            body()
+            return
         before = {s: self.accumulators[s].copy() for s in carried}
         for s in carried:
             self.accumulators[s].reset(self)
@@ -408,7 +417,7 @@ class Emitter:
         self.accumulators[name] = acc
         acc.reset(self)
         kept = self.partial.get(name)
-        if kept is not None and not kept.first:
+        if kept is not None and not kept.first and not sums_floats(stage):
             kept.load(self, acc)
 
     def close(self, name: str) -> None:
@@ -417,6 +426,8 @@ class Emitter:
         acc = self.accumulators.pop(name)
         acc.merge_copies(self)
         kept = self.partial.get(name)
+        if kept is not None and not kept.first and sums_floats(stage):
+            kept.add(self, acc)
         if kept is not None and not kept.last:
             kept.store(self, acc)
             return

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from tilewright.actions.nest import Nest, base, nominal
 from tilewright.dtypes import bool_
 from tilewright.index import Expr, Sym, as_expr, const, multiple_of, substitute, symbols
-from tilewright.kernel import Stage
 from tilewright.kernel.value import Value, const_number, divides
 from tilewright.kernel.value import test as make_test
 from tilewright.lower import scalar
@@ -80,7 +79,7 @@ class Leaves:
             found.append(as_expr(nominal(nest, vector) - 1) - as_expr(lane))
         return found
 
-    def conjunction(self, exprs: list[Expr], lanes: int) -> Instr | None | bool:
+    def conjunction(self, exprs: list[Expr], lanes: int) -> Instr | bool | None:
         """Return the mask of ``all(e >= 0)``: None if always, False if never."""
         mask: Instr | None = None
         for e in exprs:

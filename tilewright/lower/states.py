@@ -154,9 +154,24 @@ class PartialMemory:
             acc.values[key] = [*acc.values[key][:slot], b.splat(kept, acc.lanes),
                                *acc.values[key][slot + 1:]]
 
+    def add(self, emitter: Emitter, acc: Accumulators) -> None:
+        """Merge the kept partial states with merged accumulators: one addition per pass."""
+        for point, key, slot, dtype, buffer, offset in self._each(emitter, acc):
+            kept = emitter.leaves.load(point, dtype, buffer, offset, point.guard)
+            width = acc.free_band.lanes
+            acc.values[key] = emitter.merge(
+                acc.state, acc.state_values[slot:slot + 1], acc.other_values[slot:slot + 1],
+                [emitter.builder.splat(kept, width)], acc.values[key])
+
     def store(self, emitter: Emitter, acc: Accumulators) -> None:
         for point, key, slot, _, buffer, offset in self._each(emitter, acc):
             emitter.leaves.store(point, buffer, offset, acc.values[key][slot], point.guard)
+
+
+def sums_floats(stage: Stage) -> bool:
+    """Return whether a stage's additions are to be bounded by a tree, as the kernel demands."""
+    return stage.state is not None and stage.state.name == "sum" and not stage.axes("carry") \
+        and not stage.is_contraction and stage.state.init[0].dtype.is_float
 
 
 def partial_name(stage: str, slot: int) -> str:

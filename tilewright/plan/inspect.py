@@ -3,30 +3,27 @@
     c = f.compile(x)
     k = c.kernels[0].with_schedule("Split(i0, 64)")     # checked against the original
     c.replace(k)                                        # f runs it from now on
+    print(c.kernels[0].search(beam=4).explain())        # f runs the winner from now on
 """
 
 from __future__ import annotations
 
-import ctypes
-import time
-
 import numpy as np
 
 from tilewright.actions import Nest, Schedule, parse_schedule
-from tilewright.dtypes import DType
+from tilewright.config import Tune
 from tilewright.errors import VerifyError
 from tilewright.fusion.calls import KernelCall
 from tilewright.kernel import Kernel
 from tilewright.plan import kernels
-from tilewright.plan.cost import bytes_moved, elements, flops
+from tilewright.plan.cost import bytes_moved, flops
 from tilewright.plan.kernels import Built, Work
-from tilewright.plan.layout import Bases, KernelStep, Layout, Place, workspace_bytes
 from tilewright.plan.naming import kernel_name
 from tilewright.plan.plan import Plan
+from tilewright.plan.scratch import Bench, difference, tolerance
+from tilewright.plan.tuning import Tuner
 from tilewright.program import Program
-from tilewright.runtime.launch import Frame
-from tilewright.runtime.memory import allocator
-from tilewright.runtime.timer import time_frame
+from tilewright.search.record import Record
 
 
 class CompiledKernel:
@@ -94,7 +91,7 @@ class CompiledKernel:
         Floats are uniform in [-0.5, 0.5), integers small. A native kernel is timed natively; runs
         under 20 us repeat within a sample.
         """
-        bench = _Bench(self.built)
+        bench = Bench(self.built)
         return bench.time(repeats)
 
     def with_schedule(self, schedule: Schedule | str) -> CompiledKernel:
@@ -105,8 +102,17 @@ class CompiledKernel:
         """
         if isinstance(schedule, str):
             schedule = parse_schedule(schedule)
-        built = kernels.build(self.kernel, self.built.target, Work(), schedule)
+        built = kernels.build(self.built.origin, self.built.target, Work(), schedule,
+                              self.built.alternative)
         return self._checked("with_schedule", built)
+
+    def search(self, beam: int = 4, seconds: float = 20.0, seed: int = 0) -> Record:
+        """Return the record of a search for a faster schedule, starting from this one.
+
+        The winner is recorded and compiled functions with this kernel run it from now on. Raises
+        BackendError where the kernel cannot be compiled or run where candidates are timed.
+        """
+        return Tuner(Tune(beam, seconds, seed)).search(self.built)
 
     def with_source(self, text: str) -> CompiledKernel:
         """Return the kernel with `text` for its source, checked against the original.
@@ -124,7 +130,7 @@ class CompiledKernel:
         return self._checked("with_assembly", kernels.with_assembly(self.built, text))
 
     def _checked(self, operation: str, built: Built) -> CompiledKernel:
-        wanted, found = _Bench(self._reference).values(), _Bench(built).values()
+        wanted, found = Bench(self._reference).values(), Bench(built).values()
         for name, a, b in zip((o.name for o in self.kernel.outputs), wanted, found):
             error = difference(a, b)
             if error > tolerance(a):
@@ -138,72 +144,6 @@ class CompiledKernel:
 
     def __str__(self) -> str:
         return f"{self.name}\n{self.kernel}\n{self.schedule}"
-
-
-def difference(wanted: np.ndarray, found: np.ndarray) -> float:
-    """Return the greatest absolute difference; inf where NaNs or infinities are not alike."""
-    with np.errstate(all="ignore"):
-        a, b = (x.astype(np.float64) for x in (wanted, found))
-        gap = np.abs(a - b)
-    gap[(wanted == found) | (np.isnan(a) & np.isnan(b))] = 0
-    gap[np.isnan(gap)] = np.inf
-    return float(gap.max(initial=0.0))
-
-
-def tolerance(wanted: np.ndarray) -> float:
-    """Return the difference allowed: none for integers, half the digits of the scale for floats."""
-    if wanted.dtype.kind in "biu":
-        return 0.0
-    values = np.abs(wanted.astype(np.float64))
-    scale = float(values[np.isfinite(values)].max(initial=0.0))
-    return scale * float(_epsilon(wanted.dtype)) ** 0.5
-
-
-def _epsilon(dtype: np.dtype) -> float:
-    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0 ** -7  # bfloat16
-
-
-def sample(rng: np.random.Generator, count: int, dtype: DType) -> np.ndarray:
-    """Return test values: floats uniform in [-0.5, 0.5), integers 0 to 3, bools of both kinds."""
-    if dtype.is_float:
-        return (rng.random(count, np.float32) - np.float32(0.5)).astype(dtype.numpy)
-    return rng.integers(0, 2 if dtype.is_bool else 4, count).astype(dtype.numpy)
-
-
-class _Bench:
-    """One kernel on scratch inputs of its own, equal for equal kernels."""
-
-    def __init__(self, built: Built):
-        kernel, rng = built.kernel, np.random.default_rng(0)
-        inputs = []
-        for buffer in kernel.inputs:
-            storage = allocator.empty((elements(kernel, buffer.name),), buffer.dtype)
-            storage.array[:] = sample(rng, storage.array.size, buffer.dtype)
-            inputs.append(storage)
-        outputs = tuple(((elements(kernel, b.name),), b.dtype) for b in kernel.outputs)
-        workers = built.target.limits.threads
-        bases = Bases(len(inputs), (), outputs, 0, workspace_bytes(built, workers))
-        count = len(inputs) + len(outputs)
-        step = KernelStep(built, tuple(Place(i) for i in range(count)), Place(bases.arena))
-        self.layout = Layout([step], bases, range(len(inputs), count), workers, short=False)
-        self.inputs, self.built = inputs, built
-
-    def values(self) -> list[np.ndarray]:
-        return [s.array for s in self.layout.run(self.inputs)]
-
-    def time(self, repeats: int) -> np.ndarray:
-        if not self.built.native:
-            spans = []
-            for _ in range(repeats):
-                start = time.perf_counter()
-                self.layout.run(self.inputs)
-                spans.append(time.perf_counter() - start)
-            return np.array(spans)
-        bases = self.layout.bases
-        held = [*self.inputs, *(allocator.empty(*o) for o in bases.outputs)]
-        arena = allocator.block(bases.arena_bytes)
-        words = (ctypes.c_int64 * (len(held) + 1))(*(s.address for s in held), arena.address)
-        return time_frame(Frame(self.layout.groups[0], words), repeats)  # type: ignore[arg-type]
 
 
 class Compiled:
@@ -241,10 +181,11 @@ class Compiled:
 
         Raises ValueError if the function has no such kernel.
         """
-        if kernel.key not in self.plan.built:
+        key = kernel.built.origin.key
+        if key not in self.plan.built:
             raise ValueError(f"replace: cannot put {kernel.name} in place (not a kernel of this "
                              f"function; it has {', '.join(k.name for k in self.kernels)})")
-        self.plan.replace(kernel.key, kernel.built)
+        self.plan.replace(key, kernel.built)
 
     def __repr__(self) -> str:
         return f"<compiled: {', '.join(k.name for k in self.kernels) or 'no kernels'}>"

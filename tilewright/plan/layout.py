@@ -118,7 +118,7 @@ class Layout:
         run: list[Launch] = []
         for step in self.steps:
             if isinstance(step, KernelStep) and step.built.native:
-                run += _launches(step)
+                run += launches(step)
                 continue
             if run:
                 groups.append(Segment(run, self.workers, self.short))
@@ -136,7 +136,7 @@ class Layout:
     def _observed(self, step: Step, wrap: Callable) -> Callable[[RunFrame], None]:
         """Return a function of a frame that runs one step as `wrap` has it."""
         if isinstance(step, KernelStep) and step.built.native:
-            segment = Segment(_launches(step), self.workers)
+            segment = Segment(launches(step), self.workers)
 
             def run(frame: RunFrame) -> None:
                 Frame(segment, frame.bases).run()
@@ -183,7 +183,8 @@ class Layout:
         return [frame.memory[i] for i in self.results]  # type: ignore[misc]
 
 
-def _launches(step: KernelStep) -> list[Launch]:
+def launches(step: KernelStep) -> list[Launch]:
+    """Return the launches of a native kernel's programs, in order."""
     built = step.built
     names = [b.name for b in (*built.kernel.inputs, *built.kernel.outputs)]
     places = dict(zip(names, step.places))

@@ -17,9 +17,8 @@ from tilewright.plan.assemble import Bound, assemble
 from tilewright.plan.kernels import Built, KernelCache, Target, Work, kernel_cache
 from tilewright.plan.layout import HostStep, Place
 from tilewright.plan.naming import kernel_name
-from tilewright.plan.stores import stores
+from tilewright.plan.tuning import attendant
 from tilewright.runtime.storage import Storage
-from tilewright.search.records import Records
 
 LEAST_CAP = 256  # instructions; a kernel that passes this in the smallest cut is an error
 
@@ -31,10 +30,13 @@ class Plan:
     counts     nodes, kernels, distinct kernels, programs compiled, instructions
     """
 
-    def __init__(self, bound: Bound, built: dict[str, Built], config: Config, work: Work):
+    def __init__(self, bound: Bound, built: dict[str, Built], config: Config, work: Work,
+                 cache: KernelCache = kernel_cache):
         self.bound, self.built, self.config = bound, dict(built), config
         self.seconds, self.counts = work.seconds, work.counts
+        self._cache, self._given = cache, dict(built)  # as the cache gave them
         self._lock = threading.Lock()
+        self._seen = -1  # stamp of the cache; see `KernelCache`
         self._ran = False
         self._assemble()
 
@@ -46,14 +48,41 @@ class Plan:
         """Compute the outputs for `inputs`, one storage per parameter, of its shape and dtype.
 
         Returns new storages; an output that is a parameter or a captured array is that storage.
+        Where tuning is on, kernels may be searched before it returns.
         """
-        if self._ran:
+        if self._seen == self._cache.stamp:
             return self.layout.run(inputs)
-        work = Work(self.seconds, self.counts)
-        with work.stage("first run"):
+        return self._look_and_run(inputs)
+
+    def _look_and_run(self, inputs: Sequence[Storage]) -> list[Storage]:
+        """Run as the first time, and where kernels may have become better or are to."""
+        stamp = self._cache.stamp
+        self._take_better()
+        if self._ran:
             outputs = self.layout.run(inputs)
-        self._ran = True
+        else:
+            work = Work(self.seconds, self.counts)
+            with work.stage("first run"):
+                outputs = self.layout.run(inputs)
+            self._ran = True
+        tuner = attendant(current()) or attendant(self.config)
+        done = tuner is None or tuner.attend(self, inputs)
+        if stamp and done:
+            self._seen = stamp
         return outputs
+
+    def _take_better(self) -> None:
+        """Take over what the cache has now, but for kernels that a person put in place."""
+        with self._lock:
+            better = {}
+            for key, built in self.built.items():
+                found = self._cache.peek(key, built.target)
+                if found is not None and found is not built and built is self._given[key]:
+                    better[key] = found
+            if better:
+                self._given.update(better)
+                self.built = {**self.built, **better}
+                self._assemble()
 
     def replace(self, key: str, built: Built) -> None:
         """Run `built` wherever the kernel of `key` ran; later runs see it."""
@@ -123,8 +152,7 @@ def compile_graph(outputs: Sequence[Node], parameters: Sequence[Node] = (),
     outputs = tuple(outputs)
     nodes = postorder(outputs)
     debug.show_graph(nodes, config)
-    records = stores.of(config) if config.disk_cache else None
-    calls, built = _fuse_and_build(outputs, target, work, cache, records)
+    calls, built = _fuse_and_build(outputs, target, work, cache)
     work.count("nodes", len(nodes))
     work.count("kernels", sum(isinstance(c, KernelCall) for c in calls))
     work.count("distinct kernels", len(built))
@@ -132,11 +160,11 @@ def compile_graph(outputs: Sequence[Node], parameters: Sequence[Node] = (),
     work.count("instructions", sum(b.instructions for b in built.values()))
     for kernel in built.values():
         debug.show_kernel(kernel, config)
-    return Plan(Bound(outputs, tuple(parameters), tuple(calls)), built, config, work)
+    return Plan(Bound(outputs, tuple(parameters), tuple(calls)), built, config, work, cache)
 
 
-def _fuse_and_build(outputs: tuple[Node, ...], target: Target, work: Work, cache: KernelCache,
-                    records: Records | None) -> tuple[list[KernelCall | HostCall], dict[str, Built]]:
+def _fuse_and_build(outputs: tuple[Node, ...], target: Target, work: Work, cache: KernelCache
+                    ) -> tuple[list[KernelCall | HostCall], dict[str, Built]]:
     """Fuse and build; where a program passes the cap while it is emitted, cut smaller and retry."""
     limits = target.limits
     while True:
@@ -145,8 +173,7 @@ def _fuse_and_build(outputs: tuple[Node, ...], target: Target, work: Work, cache
         distinct: dict[str, Kernel] = {
             c.kernel.key: c.kernel for c in calls if isinstance(c, KernelCall)}
         try:
-            return calls, {key: cache.get(k, target, work, records)
-                           for key, k in distinct.items()}
+            return calls, {key: cache.get(k, target, work) for key, k in distinct.items()}
         except TooLarge:
             limits = replace(limits, instruction_cap=limits.instruction_cap // 4)
             if limits.instruction_cap < LEAST_CAP:

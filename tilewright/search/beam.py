@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.actions import Schedule
 from tilewright.backends import Backend
@@ -22,6 +22,9 @@ from tilewright.search.decide import Rules, drop_early, duel, progressed
 from tilewright.search.measurer import Code, Failure, Measurer
 from tilewright.search.model import estimate
 from tilewright.search.record import Record, Round, Trial
+
+
+BATCH = 8  # sources compiled between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -247,20 +250,29 @@ class Search:
     # -- measuring ---------------------------------------------------------------------------
 
     def _measure(self, entries: list[_Entry], number: int) -> None:
-        """Compile a round's entries together, then link and time each."""
-        with self._time("compile"):
-            codes = self.measurer.compile([e.source for e in entries]) if entries else []
-        for entry, code in zip(entries, codes):
-            self._count("compiled")
-            if isinstance(code, Failure):
-                self._drop(entry, code.kind, code.reason)
-            elif not self._met(self.seen.objects, _digest(code), entry.trial, "object code"):
-                if self._spent():
+        """Compile a round's entries, a batch at a time so that the budget is kept; time each."""
+        for first in range(0, len(entries), BATCH):
+            batch = entries[first:first + BATCH]
+            if self._spent():
+                for entry in batch:
                     self._drop(entry, "untried", "the budget was spent")
-                    continue
+                continue
+            with self._time("compile"):
+                codes = self.measurer.compile([e.source for e in batch])
+            for entry, code in zip(batch, codes):
+                self._take_code(entry, code)
+                if self.watch is not None:
+                    self.watch(self.record)
+
+    def _take_code(self, entry: _Entry, code: bytes | Failure) -> None:
+        self._count("compiled")
+        if isinstance(code, Failure):
+            self._drop(entry, code.kind, code.reason)
+        elif not self._met(self.seen.objects, _digest(code), entry.trial, "object code"):
+            if self._spent():
+                self._drop(entry, "untried", "the budget was spent")
+            else:
                 self._try(entry, code)
-            if self.watch is not None:
-                self.watch(self.record)
 
     def _try(self, entry: _Entry, code: bytes) -> None:
         with self._time("link"):
@@ -320,6 +332,9 @@ class Search:
                                        f"({entry.trial.reason})")
                 return entry.trial.samples[-1]
             return take
+        far = min(b.trial.samples) > self.rules.early_stop * max(a.trial.samples)
+        if far:  # two more pairs are enough
+            return duel(taker(a), taker(b), replace(self.rules, duel=2), 2)
         return duel(taker(a), taker(b), self.rules)
 
     # -- the end -----------------------------------------------------------------------------

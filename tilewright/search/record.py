@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
+from tilewright.search.page import page
+
 FATES = ("illegal", "duplicate", "filtered", "too_large", "compile_error", "timeout", "crash",
          "memory", "wrong", "slow", "timed", "untried")
 
@@ -108,6 +110,12 @@ class Record:
         data["rounds"] = [Round(**r) for r in data["rounds"]]
         data["duel"] = tuple(data["duel"]) if data["duel"] else None
         return cls(**data)
+
+    def to_html(self, name: str = "") -> str:
+        """Return one self-contained page: the tree of rounds, time against candidates, and the
+        winner's loops before and after. `name` is its title, unless given the kernel's first line.
+        """
+        return page(self, name)
 
     def explain(self) -> str:
         """Tell round by round what was tried, each candidate's fate, and why the search stopped."""

@@ -15,6 +15,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -80,6 +81,11 @@ class Records:
                                      (entry.key.digest,)).fetchone()
             _insert(connection, entry, old[0] if old else now, now)
         self._store.write(write)
+
+    def drop(self, key: Key) -> None:
+        """Forget the entry of a key, as one whose schedule does not apply any more."""
+        self._store.write(
+            lambda c: c.execute("DELETE FROM schedules WHERE digest = ?", (key.digest,)))
 
     def ls(self, text: str = "") -> list[Entry]:
         """Return the entries with `text` in their name, device or options, or before their digest;
@@ -161,9 +167,8 @@ class Records:
                                          (item.key.digest,)).fetchone()
                 old = _entry(row) if row else None
                 best = better(old, item) if old else item
-                if old is None or best != old:
-                    _insert(connection, best, best.created, best.updated)
-                    kept += 1
+                _insert(connection, best, best.created, best.updated)
+                kept += old is None or replace(best, created=old.created) != old
             return count, kept
         return self._store.write(write)
 
@@ -248,12 +253,8 @@ def _evict(connection: sqlite3.Connection, most: int) -> None:
     """Drop the artifacts used longest ago, down to three quarters of what may be kept."""
     if connection.execute("SELECT total(size) FROM artifacts").fetchone()[0] <= most:
         return
-    held, last = 0, 0
-    rows = connection.execute(
-        "SELECT rowid, size FROM artifacts ORDER BY used DESC, rowid DESC").fetchall()
-    for last, (_, size) in enumerate(rows):
-        held += size
-        if held > most * 3 // 4:
-            break
-    connection.executemany("DELETE FROM artifacts WHERE rowid = ?",
-                           [(rowid,) for rowid, _ in rows[last:]])
+    # Sums from the one used last on; what passes the mark, and all before it, goes.
+    connection.execute("""DELETE FROM artifacts WHERE rowid IN (
+        SELECT rowid FROM (
+            SELECT rowid, sum(size) OVER (ORDER BY used DESC, rowid DESC) AS held FROM artifacts)
+        WHERE held > ?)""", (most * 3 // 4,))

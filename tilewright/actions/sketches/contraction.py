@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
-from tilewright.actions.access import Access, accesses, loads_of, symbols_of
+from tilewright.actions.access import OPAQUE, Access, accesses, loads_of, symbols_of
 from tilewright.actions.copy import Copy
 from tilewright.actions.sketches.base import Sketch
 from tilewright.actions.sketches.draft import Draft
@@ -38,38 +39,56 @@ class Shape:
         return "ba"["ab".index(self.columns)]
 
 
-def analyse(draft: Draft, stage: Stage) -> Shape | None:
-    """Return the contraction's parts, None where it has no tile of rows and columns."""
-    if not stage.is_contraction:
+def analyse(draft: Draft, stage: Stage, limits: Limits) -> Shape | None:
+    """Return the contraction's parts, None where it has no tile of rows and columns.
+
+    The vector axis is the cheapest one; see `_cost`.
+    """
+    if not stage.is_contraction or stage.lets:
         return None
     assert stage.state is not None
     loops = draft.own(stage)
-    factors = stage.state.update[0].args[1].args
-    used = [symbols_of(f) for f in factors]
+    used = [symbols_of(f) for f in stage.state.update[0].args[1].args]
     free = [a for a in stage.axes("free") if a in loops and draft.size(loops[a]) > 1]
-    _, stores = accesses(draft.kernel, stage)
     sided = [a for a in free if (a in used[0]) != (a in used[1])]
-    unit = [a for a in sided if any(s.stride(a) == 1 for s in stores)]
-    vector = unit[-1] if unit else _loaded_by_vectors(draft, factors, sided)
-    if vector is None or stage.lets:
-        return None
-    columns = 0 if vector in used[0] else 1
-    rows = [a for a in sided if a not in used[columns]]
-    if not rows:
-        return None
-    row = max(rows, key=lambda a: draft.size(loops[a]))
-    return Shape("ab"[columns], vector, row,
-                 tuple(a for a in rows if a != row),
-                 tuple(a for a in sided if a in used[columns] and a != vector),
-                 tuple(a for a in free if a in used[0] and a in used[1]),
-                 stage.axes("reduce"))
+    batch = tuple(a for a in free if a in used[0] and a in used[1])
+    best: Shape | None = None
+    for vector in reversed(sided):
+        columns = 0 if vector in used[0] else 1
+        rows = [a for a in sided if a not in used[columns]]
+        if rows:
+            row = max(rows, key=lambda a: draft.size(loops[a]))
+            shape = Shape("ab"[columns], vector, row, tuple(a for a in rows if a != row),
+                          tuple(a for a in sided if a in used[columns] and a != vector),
+                          batch, stage.axes("reduce"))
+            if best is None or _cost(draft, stage, shape, limits) \
+                    < 0.9 * _cost(draft, stage, best, limits):
+                best = shape
+    return best
 
 
-def _loaded_by_vectors(draft: Draft, factors, sided: list[str]) -> str | None:
-    for axis in reversed(sided):
-        if any(x.stride(axis) == 1 for f in factors for x in loads_of(draft.kernel, f)):
-            return axis
-    return sided[-1] if sided else None
+def _cost(draft: Draft, stage: Stage, shape: Shape, limits: Limits) -> float:
+    """Return the time of a multiply-add against that of a full tile's, edges and memory included.
+
+    A result that is stored across memory takes a cycle or two, an element that is packed half a
+    cycle, where the tile reads it across memory a cycle; a cycle does two vectors of multiply-adds.
+    """
+    loops = draft.own(stage)
+    lanes = limits.lanes(stage.state.init[0].dtype.itemsize)  # type: ignore[union-attr]
+    m, n = draft.size(loops[shape.row]), draft.size(loops[shape.vector])
+    efficiency, rows, _ = _tile(m, n, lanes, limits)
+    depth = prod(int(draft.kernel.axis[a].extent) for a in shape.steps)
+    _, stores = accesses(draft.kernel, stage)
+    time = 1 / efficiency
+    if not any(s.stride(shape.vector) == 1 for s in stores):
+        time += 1.5 * 2 * lanes / max(depth, 1)
+    loads = _operand(draft, stage, shape.columns)
+    if any(x.stride(shape.vector) != 1 for x in loads):
+        tiles = m * prod(draft.size(loops[a]) for a in shape.other_rows)
+        inside = (shape.vector, *shape.steps)
+        repeats = any(_overlaps(draft, x, inside) or x.guarded for x in loads)
+        time += 2 * lanes / rows if repeats else 0.5 * 2 * lanes / tiles
+    return time
 
 
 @dataclass(frozen=True)
@@ -88,7 +107,7 @@ class Contraction(Sketch):
 
     def apply(self, draft: Draft, limits: Limits) -> None:
         stage = draft.kernel.stage[self.stage]
-        shape = analyse(draft, stage)
+        shape = analyse(draft, stage, limits)
         if shape is None:
             raise Illegal(f"contraction: cannot tile {self.stage} (no rows and columns)")
         if self.rows * self.vectors + self.vectors + 1 > limits.registers:
@@ -100,17 +119,14 @@ class Contraction(Sketch):
         block0, inner = draft.split(loops[shape.vector], self.block)
         block1, inner = draft.split(inner, self.vectors * lanes)
         jam, lane = draft.split(inner, lanes)
-        walk = [loops[a] for a in shape.steps]
-        step0 = None
-        if len(walk) == 1:
-            step0, walk[0] = draft.split(walk[0], self.steps)
+        far_steps, walk = self._walk(draft, [loops[a] for a in shape.steps])
         near, far = _divide_columns(draft, stage, shape, loops, self.pack, limits)
-        draft.order([*[loops[a] for a in shape.batch], *far, block0, step0,
+        draft.order([*[loops[a] for a in shape.batch], *far, block0, *far_steps,
                      *[loops[a] for a in shape.other_rows], row0, *near, block1, *walk,
                      row1, jam, lane])
         if self.pack:
             batch = loops[shape.batch[-1]] if shape.batch else None
-            at = step0 or block0 or (far[-1] if far else batch) or "root"
+            at = (far_steps or [block0])[-1] or (far[-1] if far else batch) or "root"
             inside = [x for x in (*near, block1, *walk, jam, lane) if x is not None]
             _pack(draft, stage, shape, inside, at, lanes)
         if self.pack_rows and row0 is not None:
@@ -119,6 +135,20 @@ class Contraction(Sketch):
         if jam is not None:
             draft.interleave(jam)
         draft.interleave(row1)
+
+    def _walk(self, draft: Draft, loops: list[str]) -> tuple[list[str], list[str]]:
+        """Cut the reduce loops into (outside, inside) so that `steps` steps are inside."""
+        inside: list[str] = []
+        left = self.steps
+        while loops and left >= draft.size(loops[-1]):
+            inside.insert(0, loops[-1])
+            left //= max(draft.size(loops[-1]), 1)
+            loops = loops[:-1]
+        if loops and left > 1:
+            outer, inner = draft.split(loops[-1], left)
+            loops = [*loops[:-1], *filter(None, (outer,))]
+            inside.insert(0, inner)
+        return loops, inside
 
     @staticmethod
     def _lanes(draft: Draft, stage: Stage, shape: Shape, limits: Limits) -> int:
@@ -149,17 +179,35 @@ def sketch_contraction(draft: Draft, stage: Stage, limits: Limits) -> Contractio
 
     None where the stage has no tile of rows and columns.
     """
-    shape = analyse(draft, stage)
+    shape = analyse(draft, stage, limits)
     if shape is None:
         return None
     loops = draft.own(stage)
     itemsize = stage.state.init[0].dtype.itemsize  # type: ignore[union-attr]
     lanes = limits.lanes(itemsize)
     m, n = draft.size(loops[shape.row]), draft.size(loops[shape.vector])
-    depth = 1
-    for a in shape.steps:
-        depth *= draft.size(loops[a])
-    best, rows, vectors = 0.0, 1, 1
+    depth = max(prod(draft.size(loops[a]) for a in shape.steps), 1)
+    _, rows, vectors = _tile(m, n, lanes, limits)
+    panel = vectors * lanes
+    # a block of packed columns takes half of L2, the rows stream past it
+    block = max(1, min(limits.l2 // 2 // (min(depth, 512) * itemsize) // panel, 4)) * panel
+    pack = _pays_to_pack(draft, stage, shape, m // max(rows, 1))
+    steps = depth
+    if depth * block * itemsize > limits.l2:
+        if len(shape.steps) == 1:
+            steps = 512
+        elif pack:
+            steps = limits.l2 // 2 // (min(block, n) * itemsize)
+    pack_rows = ""
+    if min(block, n) >= 4 * lanes and m > rows and _rows_lie_across(draft, stage, shape):
+        factor = _row_bytes(draft, stage, shape)
+        pack_rows = "root" if factor <= limits.l3 // 2 and len(draft.nest.body) == 1 else "tile"
+    return Contraction(stage.name, rows, vectors, min(block, n), steps, pack, pack_rows)
+
+
+def _tile(m: int, n: int, lanes: int, limits: Limits) -> tuple[float, int, int]:
+    """Return (efficiency, rows, vectors) of the best register tile for m rows and n columns."""
+    best, rows, vectors = 1e-9, 1, 1
     for v in range(1, 5):
         for r in range(1, min(m, 16) + 1):
             if r * v + v + 1 > limits.registers or (v > 1 and (v - 1) * lanes >= n):
@@ -167,16 +215,7 @@ def sketch_contraction(draft: Draft, stage: Stage, limits: Limits) -> Contractio
             value = _efficiency(r, v, m, n, lanes)
             if value > best * 1.01:
                 best, rows, vectors = value, r, v
-    panel = vectors * lanes
-    # a block of packed columns takes half of L2, the rows stream past it
-    block = max(1, min(limits.l2 // 2 // (min(depth, 512) * itemsize) // panel, 4)) * panel
-    whole = depth * block * itemsize <= limits.l2 or len(shape.steps) > 1
-    pack_rows = ""
-    if min(block, n) >= 4 * lanes and m > rows and _rows_lie_across(draft, stage, shape):
-        factor = _row_bytes(draft, stage, shape)
-        pack_rows = "root" if factor <= limits.l3 // 2 and len(draft.nest.body) == 1 else "tile"
-    return Contraction(stage.name, rows, vectors, min(block, n), max(depth, 1) if whole else 512,
-                       _pays_to_pack(draft, stage, shape, m // max(rows, 1)), pack_rows)
+    return best, rows, vectors
 
 
 def _efficiency(r: int, v: int, m: int, n: int, lanes: int) -> float:
@@ -215,7 +254,7 @@ def _overlaps(draft: Draft, load: Access, axes: tuple[str, ...]) -> bool:
     reach = 0
     for stride, size in sorted((abs(load.stride(a)), int(draft.kernel.axis[a].extent))
                                for a in axes if int(draft.kernel.axis[a].extent) > 1):
-        if stride <= reach:
+        if stride <= reach or stride == OPAQUE:
             return True
         reach += stride * (size - 1)
     return False

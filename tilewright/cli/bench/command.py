@@ -14,7 +14,7 @@ from tilewright import config
 from tilewright.cli import machine
 from tilewright.cli.bench.cases import SUITES, Case, select
 from tilewright.cli.bench.libraries import PEERS, Library, Tilewright, installed
-from tilewright.cli.bench.limits import measure_limits
+from tilewright.search.roofline import measure_limits
 from tilewright.cli.bench.page import page
 from tilewright.cli.bench.report import Report, table
 from tilewright.cli.bench.run import Effort, run

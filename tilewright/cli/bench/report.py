@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tilewright.cli.bench.limits import MachineLimits
+from tilewright.search.roofline import MachineLimits
 from tilewright.cli.bench.measure import geometric_mean
 from tilewright.cli.machine import seconds
 

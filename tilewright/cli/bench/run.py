@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.cli.bench.cases import Case
 from tilewright.cli.bench.libraries import Library, NumPy, Tilewright
-from tilewright.cli.bench.limits import MachineLimits
+from tilewright.search.roofline import MachineLimits
 from tilewright.cli.bench.measure import compare
 from tilewright.cli.bench.report import Problem, Report, Row
 

@@ -1,21 +1,27 @@
-"""What this machine can do at best, measured in the run that uses it."""
+"""What this machine can do at best: measured in the run that uses it, or kept from an earlier."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import math
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilewright.backends import backend
-from tilewright.cli.bench import sweeps
+from tilewright.backends import Backend, backend
+from tilewright.search import sweeps
 from tilewright.dtypes import float32
 from tilewright.program import Program
 from tilewright.runtime import Launch, Segment, Storage, allocator, time_frame
 
+FILE = "limits.json"
+FEW_SIZES = (1 << 20, 8 << 20, 64 << 20)
 SIZES = (256 << 10, 1 << 20, 8 << 20, 64 << 20, 192 << 20)  # bytes: L2, L3 and memory
 
 
@@ -49,6 +55,15 @@ class MachineLimits:
             "read_gbps": {str(k): v / 1e9 for k, v in self.read.items()},
             "write_gbps": {str(k): v / 1e9 for k, v in self.write.items()},
         }
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> MachineLimits:
+        """Return the limits that `plain` wrote. Raises KeyError, TypeError or ValueError."""
+        read, write = ({int(k): float(v) * 1e9 for k, v in plain[name].items()}
+                       for name in ("read_gbps", "write_gbps"))
+        if not read or not write:
+            raise ValueError("limits: cannot read them (no sizes)")
+        return cls(int(plain["threads"]), float(plain["fma_gflops"]) * 1e9, read, write)
 
 
 def _at(bandwidths: dict[int, float], size: int) -> float:
@@ -123,3 +138,48 @@ def measure_limits(threads: int, sizes: Sequence[int] = SIZES,
         progress(f"memory {size >> 10} KiB")
         read[size], write[size] = measure_read(size, threads), measure_write(size, threads)
     return MachineLimits(threads, flops, read, write)
+
+
+def kept_limits(directory: Path, device: Backend, threads: int, again: bool = False
+                ) -> MachineLimits:
+    """Return limits kept in a directory's file, measured if they are not there yet, or `again`.
+
+    They are rougher than `measure_limits`: of fewer sizes. The machine may have been busy when they
+    were measured, so of several measurements the greatest figures are kept. An empty directory
+    keeps nothing.
+    """
+    path, name = directory / FILE, f"{device.identity} {threads}"
+    table: dict[str, Any] = {}
+    limits = None
+    try:
+        table = dict(json.loads(path.read_text(encoding="utf-8")))
+        limits = MachineLimits.of(table[name])
+    except (OSError, KeyError, TypeError, ValueError, AttributeError):
+        pass  # not kept, or not by us
+    if limits is not None and not again:
+        return limits
+    found = measure_limits(threads, FEW_SIZES)
+    if limits is not None:
+        found = _greatest(limits, found)
+    if directory != Path():
+        _write(path, json.dumps({**table, name: found.plain()}, indent=1))
+    return found
+
+
+def _greatest(a: MachineLimits, b: MachineLimits) -> MachineLimits:
+    def join(x: dict[int, float], y: dict[int, float]) -> dict[int, float]:
+        return {size: max(x.get(size, 0.0), y.get(size, 0.0)) for size in {**x, **y}}
+    return MachineLimits(a.threads, max(a.flops, b.flops), join(a.read, b.read),
+                         join(a.write, b.write))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole; one that cannot be written costs only the next measuring."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.replace(temporary, path)
+    except OSError:
+        return

@@ -1,0 +1,328 @@
+"""Tuning: search the kernels of plans as they run, within a budget, and remember what was found.
+
+    with tw.tune(beam=4, seconds=60):
+        y = f(x)
+
+A plan that runs while tuning is on first computes its results. Then each of its kernels is timed
+in a run of the plan, and those worth it are searched, the one with the most time first. A winner
+replaces the given schedule only after winning against it in this process, on the plan's memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from tilewright.actions import parse_schedule
+from tilewright.backends import backend
+from tilewright.config import Config, Tune, using
+from tilewright.plan.kernels import Built, KernelCache, Work, build, kernel_cache
+from tilewright.plan.naming import kernel_name
+from tilewright.plan.progress import Display, display_for
+from tilewright.plan.recorded import keep, key_of, opened
+from tilewright.plan.usage import Device, Usage
+from tilewright.runtime.storage import Storage
+from tilewright.search.beam import Budget, search
+from tilewright.search.decide import Rules, duel
+from tilewright.search.record import Record, Trial
+
+if TYPE_CHECKING:
+    from tilewright.plan.plan import Plan
+
+LEAST_GRANT = 1.0  # seconds; a search with less finds nothing, so small shares are rounded up
+SEARCH_SHARE = 0.94  # of a grant; the rest is for the last comparison and what stands around it
+RULES = Rules()
+PAIRS, FEW_PAIRS = (6, RULES.duel), (2, 2)  # least and most; few where the gain is beyond doubt
+
+
+class Attendant(Protocol):
+    """What `Config.tune` may be, besides a `Tune`."""
+
+    def attend(self, plan: Plan, inputs: Sequence[Storage]) -> bool:
+        """Look at a plan that just ran on `inputs`; False to be asked again at its next run."""
+
+
+@dataclass
+class Result:
+    """What became of one kernel. Times are seconds of one launch.
+
+    fate       faster, kept, or why it was not searched: short, recorded, near limit, no budget,
+               edited, failed
+    reason     the fate in words
+    share      of the time of the plan, or program, that it was found in
+    spent      seconds of tuning
+    """
+
+    built: Built
+    name: str
+    fate: str
+    reason: str
+    share: float
+    before: float
+    after: float
+    spent: float = 0.0
+    record: Record | None = None
+
+    @property
+    def gain(self) -> float:
+        """Time before over time after."""
+        return self.before / self.after
+
+    def __str__(self) -> str:
+        if self.fate != "faster":
+            return f"{self.name}: {self.fate} ({self.reason})"
+        return f"{self.name}: {self.gain:.2f} times as fast ({self.reason})"
+
+
+class Tuner:
+    """Searches kernels within the budget of a `Tune`.
+
+    results    what became of each kernel met, in order
+    left       seconds of the budget that are left
+    """
+
+    def __init__(self, tune: Tune, device: Device | None = None,
+                 cache: KernelCache = kernel_cache):
+        self.tune, self.device, self.cache = tune, device or Device(), cache
+        self.results: list[Result] = []
+        self.left, self.closed = tune.seconds, False
+        self._end = 0.0  # of the budget, by the clock, while it is being spent
+        self._met: set[tuple] = set()  # kernels by key and target
+        self._plans: weakref.WeakSet[Plan] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    # -- plans that run --------------------------------------------------------------------
+
+    def attend(self, plan: Plan, inputs: Sequence[Storage]) -> bool:
+        """Search a plan's kernels if that was not done; False while another thread searches."""
+        if self.closed or self.left <= 0 or plan in self._plans:
+            return True
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._plans.add(plan)
+            if any((b.origin.key, b.target) not in self._met for b in plan.built.values()):
+                with self._spending():
+                    self._search_all(self._usages(plan, inputs))
+        finally:
+            self._lock.release()
+        return True
+
+    def spend(self, usages: Iterable[Usage]) -> list[Result]:
+        """Search kernels, the one with the most time first; return the results of these."""
+        first = len(self.results)
+        with self._lock, self._spending():
+            self._search_all(list(usages))
+        return self.results[first:]
+
+    def close(self) -> None:
+        """Search no more."""
+        self.closed = True
+
+    def _usages(self, plan: Plan, inputs: Sequence[Storage]) -> list[Usage]:
+        try:
+            return self.device.usages(plan, inputs)
+        except Exception as error:  # a plan that ran once must not fail for being timed
+            _warn(f"tune: cannot time the kernels of a plan ({_words(error)}); it stays as it is")
+            return []
+
+    @contextmanager
+    def _spending(self) -> Iterator[None]:
+        start = self.device.clock()
+        self._end = start + self.left
+        try:
+            yield
+        finally:
+            self.left -= self.device.clock() - start
+
+    # -- the budget ------------------------------------------------------------------------
+
+    def _search_all(self, usages: list[Usage]) -> None:
+        """Search what is worth it, each for its share of what is left of the budget."""
+        whole = sum(u.seconds for u in usages) or 1.0
+        todo = []
+        for usage in sorted(usages, key=lambda u: -u.seconds):
+            key = usage.built.origin.key, usage.built.target
+            if key in self._met:
+                continue
+            self._met.add(key)
+            skipped = self._reason(usage)
+            if skipped:
+                self._note(usage, *skipped, whole)
+            else:
+                todo.append(usage)
+        if not todo:
+            return
+        with display_for(self.tune, self.device.clock, self.tune.seconds - self.left) as display:
+            weight = sum(u.seconds for u in todo)
+            for usage in todo:
+                left = self._end - self.device.clock()
+                if left < min(LEAST_GRANT, self.tune.seconds) / 2:
+                    self._met.discard((usage.built.origin.key, usage.built.target))
+                    self._note(usage, "no budget", "the seconds were spent", whole)
+                    continue
+                grant = min(left, max(left * usage.seconds / weight, LEAST_GRANT))
+                weight -= usage.seconds
+                self._search_one(usage, grant, whole, display)
+
+    def _reason(self, usage: Usage) -> tuple[str, str] | None:
+        """Return fate and reason of a kernel that is not worth a search."""
+        built, tune = usage.built, self.tune
+        if built.source_text is not None or built.assembly_text is not None:
+            return "edited", "its code was put in place by hand"
+        if not self.device.accepts(built):
+            return "failed", f"{built.target.backend} is not timed"
+        if usage.each < tune.skip_under:
+            return "short", f"a launch takes {usage.each * 1e6:.1f} us"
+        if not tune.again:
+            entry = self._records(built).lookup(self._key(built))
+            if entry is not None and not entry.stale:
+                return "recorded", f"searched before, {entry.seconds * 1e6:.4g} us"
+        share = self.device.share_of_limit(built, usage.each)
+        if share > 1 - tune.near_limit:
+            return "near limit", f"it runs at {share:.0%} of what the machine can do"
+        return None
+
+    def _note(self, usage: Usage, fate: str, reason: str, whole: float) -> None:
+        self.results.append(Result(usage.built, kernel_name(usage.built.kernel), fate, reason,
+                                   usage.seconds / whole, usage.each, usage.each))
+
+    # -- one kernel ------------------------------------------------------------------------
+
+    def _search_one(self, usage: Usage, grant: float, whole: float, display: Display) -> None:
+        """Search a kernel; whatever goes wrong leaves it as it is, with a warning."""
+        began, built = self.device.clock(), usage.built
+        name = kernel_name(built.kernel)
+        result = Result(built, name, "kept", "", usage.seconds / whole, usage.each, usage.each)
+        self.results.append(result)
+        display.start(name, usage.seconds / whole)
+        try:
+            result.record = record = self._record(built, grant * SEARCH_SHARE, display)
+            self._decide(usage, record, result)
+        except Exception as error:
+            result.fate, result.reason = "failed", _words(error)
+            _warn(f"tune: cannot search {name} ({result.reason}); it keeps its schedule")
+        finally:
+            result.spent = self.device.clock() - began
+            display.done(result)
+        if result.record is not None and result.record.why == "interrupted":
+            raise KeyboardInterrupt
+
+    def search(self, built: Built) -> Record:
+        """Search one kernel with the whole budget, whatever its time; return the record.
+
+        The winner is compared, on inputs of its own, with what plans run now. Raises what
+        searching raises, and KeyboardInterrupt only where there is no record yet.
+        """
+        in_use = self.cache.peek(built.origin.key, built.target) or built
+        usage = Usage(in_use, 1, 0.0, self.device.alone)
+        result = Result(built, kernel_name(built.kernel), "kept", "", 1.0, 0.0, 0.0)
+        with self._lock, self._spending(), display_for(
+                self.tune, self.device.clock, self.tune.seconds - self.left) as display:
+            display.start(result.name, 1.0)
+            result.record = self._record(built, self.left * SEARCH_SHARE, display)
+            self._decide(usage, result.record, result)
+            self.results.append(result)
+            display.done(result)
+        return result.record
+
+    def _record(self, built: Built, seconds: float, display: Display) -> Record:
+        target, device = built.target, self.device
+        measurer = device.measurer(target)
+        try:
+            return search(
+                built.origin, built.schedule, backend(target.backend), target.limits, measurer,
+                Budget(self.tune.beam, seconds), device.clock, rules=RULES,
+                alternative=built.alternative, seed=self.tune.seed, watch=display.watch)
+        finally:
+            measurer.close()
+
+    def _decide(self, usage: Usage, record: Record, result: Result) -> None:
+        """Let the winner compete in this process with what is in use; record and use the better."""
+        built, chosen = usage.built, record.start
+        result.before = result.after = usage.each or record.start.seconds
+        result.reason = f"no schedule was faster; {record.why}"
+        if record.winner:
+            best = record.best
+            new = build(built.origin, built.target, Work(), parse_schedule(best.schedule),
+                        best.alternative)
+            given, other = usage.pair(built, new)
+            pairs = FEW_PAIRS if record.gain > RULES.early_stop else PAIRS
+            record.duel = duel(other, given, replace(RULES, duel=pairs[1]), pairs[0])
+            verdict, ratio = record.duel[:2]
+            result.reason = f"the fastest found did not win where it is used ({ratio:.3f})"
+            if verdict == "a":
+                chosen = best
+                result.fate, result.after = "faster", result.before / ratio
+                result.reason = f"{result.before * 1e6:.4g} to {result.after * 1e6:.4g} us"
+                self.cache.improve(new)
+            else:
+                record.winner = 0
+        in_use = (chosen.alternative, chosen.schedule) == (built.alternative, str(built.schedule))
+        if chosen is not record.start or (in_use and record.why != "interrupted"):
+            self._keep(built, record, chosen)
+
+    def _keep(self, built: Built, record: Record, chosen: Trial) -> None:
+        keep(self._records(built), self._key(built), kernel_name(built.kernel), record, chosen)
+
+    def _key(self, built: Built):
+        return key_of(built.origin, built.target.backend, built.target.limits.threads)
+
+    def _records(self, built: Built):
+        return opened.get(built.target.records)
+
+
+def _words(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return text[0] if text else type(error).__name__
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+# -- what is in force -----------------------------------------------------------------------
+
+_tuners: weakref.WeakKeyDictionary[Tune, Tuner] = weakref.WeakKeyDictionary()
+
+
+def attendant(config: Config) -> Attendant | None:
+    """Return what `config` lets attend to plans; a `Tune` has one tuner in its life."""
+    tune = config.tune
+    if not isinstance(tune, Tune):
+        return tune
+    tuner = _tuners.get(tune)
+    if tuner is None:
+        tuner = _tuners.setdefault(tune, Tuner(tune))
+    return tuner
+
+
+@contextmanager
+def tuning(attendant: Attendant) -> Iterator[Attendant]:
+    """Let `attendant` attend to every plan that runs inside, compiled before or not."""
+    with kernel_cache.watched(), using(tune=attendant):
+        yield attendant
+
+
+@contextmanager
+def tune(beam: int = 4, seconds: float = 60.0, *, seed: int = 0, skip_under: float = 5e-6,
+         near_limit: float = 0.05, again: bool = False, progress: bool | None = None
+         ) -> Iterator[Tuner]:
+    """Search kernels as they are met inside: ``with tw.tune(beam=4, seconds=60): y = f(x)``.
+
+    What is found is used from the next run on, also by functions compiled before, and recorded for
+    later processes. `seconds` are those of all searches together; the other options are those of
+    `Tune`. Ctrl-C ends the search with the best so far. Gives the tuner, whose `results` tell what
+    became of each kernel.
+    """
+    tuner = Tuner(Tune(beam, seconds, seed, skip_under, near_limit, again, progress))
+    try:
+        with tuning(tuner):
+            yield tuner
+    finally:
+        tuner.close()

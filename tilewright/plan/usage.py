@@ -1,0 +1,155 @@
+"""What tuning measures with: kernels timed as a plan uses them, the machine's limits, a device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from tilewright.backends import backend
+from tilewright.plan.assemble import assemble
+from tilewright.plan.cost import elements, flops
+from tilewright.plan.kernels import Built, Target
+from tilewright.plan.layout import KernelStep, RunFrame, Step, launches
+from tilewright.plan.scratch import Bench
+from tilewright.runtime.launch import Frame, Segment
+from tilewright.runtime.storage import Storage
+from tilewright.search.device import CpuMeasurer
+from tilewright.search.measurer import Measurer
+from tilewright.search.roofline import kept_limits
+
+if TYPE_CHECKING:
+    from tilewright.plan.plan import Plan
+
+Take = Callable[[], float]  # seconds of one run of a kernel
+LEAST_SAMPLE = 100e-6  # seconds; shorter kernels run several times within a sample
+LONG_PLAN = 0.05  # seconds; kernels of longer plans are compared outside of them
+RUNS = 3
+BEYOND = 1.05  # a share of the limits that cannot be
+
+
+@dataclass(frozen=True)
+class Usage:
+    """A kernel in one run of a plan. Times are seconds, the least of several runs.
+
+    seconds    of all its launches
+    pair       (given, other) -> two functions that take samples of the kernel so built
+    """
+
+    built: Built
+    launches: int
+    seconds: float
+    pair: Callable[[Built, Built], tuple[Take, Take]]
+
+    @property
+    def each(self) -> float:
+        """Seconds of one launch."""
+        return self.seconds / self.launches
+
+
+class Stopwatch:
+    """A plan whose launches are timed one by one, natively, on the memory of a real run."""
+
+    def __init__(self, plan: Plan, inputs: Sequence[Storage], built: Mapping[str, Built]):
+        self.inputs, self.workers = inputs, plan.config.threads
+        self.spans: dict[str, list[float]] = {}
+        self._layout = assemble(plan.bound, built, self.workers, self._wrap)
+
+    def run(self) -> dict[str, list[float]]:
+        """Run once; return seconds of every launch, by the key of what fusion made."""
+        self.spans = {}
+        self._layout.run(self.inputs)
+        return self.spans
+
+    def take(self, key: str, runs: int) -> float:
+        """Return the mean seconds of one kernel's launches in a run."""
+        return sum(sum(self.run()[key]) for _ in range(runs)) / runs
+
+    def _wrap(self, step: Step, run: Callable) -> Callable:
+        if not isinstance(step, KernelStep):
+            return run
+        key = step.built.origin.key
+        if not step.built.native:
+            def timed(frame: RunFrame) -> None:
+                start = time.perf_counter()
+                run(frame)
+                self._add(key, time.perf_counter() - start)
+            return timed
+        segment = Segment(launches(step), self.workers)
+
+        def timed_natively(frame: RunFrame) -> None:
+            self._add(key, float(Frame(segment, frame.bases).time(1)[0]))
+        return timed_natively
+
+    def _add(self, key: str, seconds: float) -> None:
+        self.spans.setdefault(key, []).append(max(seconds, 1e-9))
+
+
+class Device:
+    """What a tuner measures with: this machine. Tests bring another."""
+
+    clock = staticmethod(time.monotonic)
+
+    def __init__(self) -> None:
+        self._measured_again = False
+
+    def measurer(self, target: Target) -> Measurer:
+        """Return what times the candidates of one search."""
+        return CpuMeasurer(target)
+
+    def accepts(self, built: Built) -> bool:
+        """Return whether the kernel can be timed here."""
+        return built.native
+
+    def share_of_limit(self, built: Built, seconds: float) -> float:
+        """Return the least time that this machine needs for the kernel's bytes and FLOP, over its.
+
+        A kernel that is faster than the limits kept shows that these were measured on a busy
+        machine: then they are measured again, once.
+        """
+        share = self._floor(built, again=False) / seconds
+        if share > BEYOND and not self._measured_again:
+            self._measured_again = True
+            share = self._floor(built, again=True) / seconds
+        return share
+
+    def _floor(self, built: Built, again: bool) -> float:
+        target, kernel = built.target, built.origin
+        limits = kept_limits(
+            target.records, backend(target.backend), target.limits.threads, again)
+        moved = [sum(elements(kernel, b.name) * b.dtype.itemsize for b in buffers)
+                 for buffers in (kernel.inputs, kernel.outputs)]
+        return limits.floor(moved[0], moved[1], flops(kernel))
+
+    def usages(self, plan: Plan, inputs: Sequence[Storage]) -> list[Usage]:
+        """Time each kernel of a plan in runs of it, without any output."""
+        watch = Stopwatch(plan, inputs, plan.built)
+        watch.run()  # not counted: code and memory may be cold
+        runs = [watch.run()]
+        whole = sum(map(sum, runs[0].values()))
+        while len(runs) < RUNS and whole < 1.0:
+            runs.append(watch.run())
+        pair = self._pair(plan, inputs, whole)
+        return [Usage(plan.built[key], len(spans), min(sum(run[key]) for run in runs), pair)
+                for key, spans in runs[0].items()]
+
+    def _pair(self, plan: Plan, inputs: Sequence[Storage], whole: float
+              ) -> Callable[[Built, Built], tuple[Take, Take]]:
+        if whole > LONG_PLAN:
+            return self.alone
+
+        def pair(given: Built, other: Built) -> tuple[Take, Take]:
+            key = given.origin.key
+            watches = [Stopwatch(plan, inputs, {**plan.built, key: b}) for b in (given, other)]
+            seconds = [w.take(key, 1) for w in watches]
+            runs = min(32, max(1, ceil(LEAST_SAMPLE / min(seconds))))
+            first, second = watches
+            return lambda: first.take(key, runs), lambda: second.take(key, runs)
+        return pair
+
+    def alone(self, given: Built, other: Built) -> tuple[Take, Take]:
+        """Return functions that take samples of two forms of a kernel on inputs of their own."""
+        first, second = Bench(given), Bench(other)
+        return lambda: float(first.time(1)[0]), lambda: float(second.time(1)[0])
