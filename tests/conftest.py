@@ -32,6 +32,7 @@ hypothesis.settings.register_profile(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew")
     parser.addoption("--nightly", action="store_true", help="run the tests marked nightly too")
 
 

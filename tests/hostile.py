@@ -64,8 +64,9 @@ ret void""")
 
 
 def crashes_after(source: str, runs: int) -> str:
-    """Return right code that crashes once it has run often enough."""
-    return wrapped(source, f"""%old = load i64, ptr @runs
+    """Return right code, 100 us or more a run, that crashes after some runs."""
+    return wrapped(source, f"""%slept = call i32 @usleep(i32 100)
+%old = load i64, ptr @runs
 %new = add i64 %old, 1
 store i64 %new, ptr @runs
 %late = icmp sgt i64 %new, {runs}

@@ -7,6 +7,7 @@ values whose bits are known; see `program_reference`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import program_steps
 import program_steps_arrays
+import program_steps_more
 from hypothesis import strategies as st
 from program_builder import INT, Builder, numbers
 from program_reference import NAMES, Value, mismatch
@@ -21,8 +23,9 @@ from program_reference import NAMES, Value, mismatch
 import tilewright as tw
 from tilewright import config
 
-STEPS = [function for table in (program_steps.STEPS, program_steps_arrays.STEPS)
-         for function, weight in table.items() for _ in range(weight)]
+_TABLES = program_steps.STEPS, program_steps_arrays.STEPS, program_steps_more.STEPS
+STEPS = [function for table in _TABLES for function, weight in table.items()
+         for _ in range(weight)]
 SHAPES = [(), (1,), (3,), (7,), (0,), (2, 3), (3, 1), (1, 4), (4, 5), (3, 0), (2, 1, 3), (2, 3, 4),
           (1, 1, 1), (17,), (33,), (70,), (2, 19), (5, 2, 1, 3), (0, 2, 2)]
 LARGE = [(4099,), (130, 257), (3, 70, 129), (1, 1000), (65000,), (17, 1, 700), (257, 130), (1,),
@@ -75,8 +78,8 @@ def _stepwise(text: str) -> str:
     lines = []
     for line in text.splitlines():
         lines.append(line)
-        if " = " in line:
-            lines.append(f"    tw.block_until_ready({line.split()[0]})")
+        if name := re.match(r" +(v\d+)(\[.*)? = ", line):
+            lines.append(f"    tw.block_until_ready({name[1]})")
     return "\n".join(lines)
 
 

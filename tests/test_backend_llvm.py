@@ -490,13 +490,3 @@ def test_limits_follow_the_features():
     assert (wide.vector_bytes, wide.registers) == (64, 32)
     neon = Host("aarch64-unknown-linux-gnu", "generic", frozenset())
     assert (neon.vector_bytes, neon.registers) == (16, 32)
-
-
-# -- code on disk ------------------------------------------------------------------------------
-
-
-def test_a_cache_that_cannot_be_written_only_compiles(tmp_path):
-    (tmp_path / "file").write_text("")
-    cache = ObjectCache(tmp_path / "file")
-    llvm, text = backend("llvm"), source(product())
-    assert cache.compile(llvm, text) == llvm.compile(text)

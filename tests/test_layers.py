@@ -18,8 +18,8 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 LAYERS = (
     ("errors",), ("dtypes",), ("config", "limits"),
     ("index",), ("graph",), ("rewrite",), ("transforms",), ("kernel",), ("fusion",), ("program",),
-    ("actions",), ("lower",), ("backends",), ("runtime",), ("worker",), ("search",), ("plan",), ("array",),
-    ("random",), ("jit",), ("nn",), ("interop",), ("bench", "inspect"), ("cli",),
+    ("actions",), ("lower",), ("backends",), ("runtime",), ("worker",), ("search",), ("plan",),
+    ("array",), ("random",), ("jit",), ("nn",), ("interop",), ("bench", "inspect"), ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -11,14 +11,14 @@ BACKENDS, THREADS = st.sampled_from(["llvm", "interpreter"]), st.sampled_from([1
 
 
 @given(programs(), BACKENDS, THREADS)
-@hypothesis.settings(max_examples=250)
+@hypothesis.settings(max_examples=400)
 def test_programs_agree_with_numpy(program, backend, threads):
     for jitted in (False, True):
         program.check(backend, threads, jitted)
 
 
 @given(programs(most=6, large=True), st.booleans())
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=100)
 def test_programs_on_large_arrays_agree_with_numpy(program, jitted):
     program.check("llvm", 2, jitted)
 

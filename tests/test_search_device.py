@@ -246,13 +246,14 @@ def test_a_slow_candidate_is_right_and_slow(device, kernel, good, source):
 
 def test_a_candidate_that_crashes_later_stays_dead(device, kernel, good, source):
     given = device.begin(kernel, good)
-    handle = device.link(hostile_code(kernel, hostile.crashes_after(source, 8)))
+    handle = device.link(hostile_code(kernel, hostile.crashes_after(source, 3)))
     assert isinstance(handle, int)
+    assert positive(device.sample(handle))  # the check, one look at the time, one sample
     failure = device.sample(handle)
     assert isinstance(failure, Failure) and failure.kind == "crash"
-    pid = device._child
+    child = device._child
     assert device.sample(handle) == failure
-    assert device._child is pid  # it was not run again
+    assert device._child is child  # it was not run again
     assert positive(device.sample(given))
 
 
@@ -348,3 +349,25 @@ def test_the_module_runs_as_a_command():
     done = subprocess.run([sys.executable, "-m", "tilewright.worker"], capture_output=True,
                           text=True, check=False)
     assert done.returncode and "compile|bench" in done.stderr
+
+
+def test_a_fork_of_the_process_leaves_the_children_alone():
+    script = """
+        import os
+        from tilewright.worker.pool import compilers
+        text = "@tilewright_entries = constant i64 0"
+        def works():
+            return isinstance(compilers.compile("llvm", [text], 1, 10.0, 1 << 30)[0], bytes)
+        assert works()
+        pid = os.fork()
+        if not pid:
+            fresh = not compilers._idle and works()
+            compilers.close()
+            os._exit(0 if fresh else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert works()
+        print("both work")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True,
+                          text=True, check=False)
+    assert done.stdout == "both work\n", done.stderr

@@ -31,7 +31,8 @@ def accesses(kernel: Kernel, stage: Stage) -> tuple[list[Access], list[Access]]:
     loads = []
     for value in postorder(stage.roots()):
         if value.op == "load":
-            loads.append(_access(kernel, *value.data, lets, bool(value.args), value))
+            buffer, where = value.data
+            loads.append(_access(kernel, buffer, where, lets, bool(value.args), value))
     stores = [_access(kernel, s.buffer, s.index, lets, bool(s.guard), None) for s in stage.stores]
     return loads, stores
 

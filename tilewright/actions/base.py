@@ -12,7 +12,7 @@ from tilewright.limits import Limits
 
 @dataclass(frozen=True)
 class Action(ABC):
-    """A schedule step. Prints as ``Name(argument, ..)``; fields are names, integers or name tuples."""
+    """A schedule step. Prints as ``Name(argument, ..)``; fields: names, integers, name tuples."""
 
     @abstractmethod
     def apply(self, nest: Nest) -> Nest:

@@ -51,7 +51,7 @@ def in_step(kernel: Kernel, stages: Iterable[Stage], buffer: str, axis: str) -> 
 
 
 def may_share(kernel: Kernel, first: Stage, second: Stage, axis: str) -> str:
-    """Return why two stages, in this order, cannot stand in one loop over `axis`; "" if they can."""
+    """Return why two stages, in this order, cannot share a loop over `axis`; "" if they can."""
     shared = conflict(first, second)
     if not shared or int(kernel.axis[axis].extent) <= 1:
         return ""

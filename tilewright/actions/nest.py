@@ -6,8 +6,8 @@
 
 Names are deterministic. A loop over a kernel axis that several stages share has the axis' name,
 ``i0``; a loop of one stage alone is ``s2:i1``; `Split` makes ``i0.0`` (outer) and ``i0.1``, `Merge`
-makes ``i0*i1``. A copy stage is ``s0:b.copy`` and its loops ``s0:b.copy:k0.1``. The innermost loops
-of a stage may be a *band*: vectorised and interleaved loops, whose iterations are copies in registers.
+makes ``i0*i1``. A copy stage is ``s0:b.copy`` and its loops ``s0:b.copy:k0.1``. The innermost
+loops of a stage may be a *band*: vectorised and interleaved, their iterations copies in registers.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def _ordered(kernel: Kernel, groups: list[list[Stage]]) -> list[list[Stage]]:
 
 
 def _shared_axes(kernel: Kernel, stages: list[Stage]) -> list[str]:
-    """Return the axes free in every stage, along which they hand scratch over element by element."""
+    """Return the axes free in all stages, along which they hand scratch over by the element."""
     pairs = [(a, b) for i, a in enumerate(stages) for b in stages[i + 1:]]
     return [a.name for a in kernel.axes
             if all(s.role.get(a.name) == "free" for s in stages)

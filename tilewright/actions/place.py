@@ -173,7 +173,8 @@ def _prune(items: tuple[Item, ...], stage: str) -> tuple[Item, ...]:
     return tuple(out)
 
 
-def _insert(nest: Nest, items: tuple[Item, ...], at: str, own: tuple[Item, ...]) -> tuple[Item, ...]:
+def _insert(nest: Nest, items: tuple[Item, ...], at: str,
+            own: tuple[Item, ...]) -> tuple[Item, ...]:
     """Return the tree with `own` put into loop `at`, before the first later stage."""
     order = {s.name: i for i, s in enumerate(nest.kernel.stages)}
     mine = order[next(leaves(own))]

@@ -16,7 +16,7 @@ class Split(Action):
     """Split a loop into an outer and an inner one of `factor` iterations.
 
     for i in n: body(i)
-      -> for i.0 in ceil(n / factor): for i.1 in factor: if i.0*factor + i.1 < n: body(i.0*factor + i.1)
+      -> for i.0 in ceil(n / factor): for i.1 in factor: body(i.0*factor + i.1) where that is < n
 
     Where factor does not divide n the last outer iteration is lowered as a shorter copy of its own.
     """

@@ -21,8 +21,8 @@ class Vectorize(Mark):
 
     for i in 16: out[i] = f(a[i])  ->  out[0:16] = f(a[0:16])
 
-    A reduce loop becomes one partial state per lane, merged after the loops. Lanes past a ragged end
-    are masked. One vectorised loop per stage, of at most 64 iterations.
+    A reduce loop becomes one partial state per lane, merged after the loops. Lanes past a ragged
+    end are masked. One vectorised loop per stage, of at most 64 iterations.
     """
 
     kind: ClassVar[str] = "vectorize"

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from tilewright import config
 from tilewright.cli import machine
-from tilewright.search.roofline import MachineLimits, measure_limits
 from tilewright.plan.debug import Ran
+from tilewright.search.roofline import MachineLimits, measure_limits
 
 
 @dataclass

@@ -44,7 +44,9 @@ class Survey:
         """Count a run of a plan; after the first, time its kernels."""
         usages = self._usages.get(plan)
         if usages is None:
-            usages = self._usages[plan] = self.device.usages(plan, inputs)
+            by_hand = plan.by_hand
+            usages = self._usages[plan] = [u for u in self.device.usages(plan, inputs)
+                                           if u.built.origin.key not in by_hand]
         for usage in usages:
             key = usage.built.origin.key, usage.built.target
             met = self.kernels.get(key)

@@ -121,18 +121,18 @@ class Axes:
         found = {s.name for expr in index for s in symbols(expr)}
         return tuple(name for name in self.sizes if name in found)
 
-    def walks(self, shape: Sequence[int], index: Index) -> bool:
-        """Return whether `index` walks all of `shape`, each axis once."""
+    def walks(self, shape: Sequence[int], index: Index, part: bool = False) -> bool:
+        """Return whether `index` walks all of `shape`, or a part of it, each axis once."""
         seen: set[str] = set()
         for expr, extent in zip(index, shape):
             size = 1
             for atom, coef in sorted(expr.terms, key=lambda t: t[1]):
                 if not isinstance(atom, Sym) or atom.name not in self.sizes \
-                        or atom.name in seen or coef != size:
+                        or atom.name in seen or coef != size and not part:
                     return False
                 seen.add(atom.name)
                 size *= self.sizes[atom.name]
-            if expr.const or size != extent:
+            if not part and (expr.const or size != extent):
                 return False
         return True
 

@@ -10,7 +10,7 @@ class Cluster:
     """Nodes that one kernel computes; `frame` is its widest index space."""
 
     __slots__ = ("contraction", "count", "frame", "free", "kind", "level", "merged", "number",
-                 "read", "roots", "row_bytes", "staged", "start")
+                 "read", "roots", "row_bytes", "rows", "staged", "start", "steps")
 
     def __init__(self, number: int, kind: str, frame: tuple[int, ...], level: int, itemsize: int):
         self.number, self.kind, self.frame, self.level = number, kind, frame, level
@@ -18,6 +18,8 @@ class Cluster:
         self.merged: Cluster | None = None
         self.read = False  # others rely on its level
         self.staged = self.contraction = False
+        self.rows = 0  # of a contraction: 1 with reductions along its rows, 2 with another product
+        self.steps: frozenset[int] = frozenset()  # axes that its first stage reduces over
         self.free = frozenset(range(len(frame)))  # axes that every stage keeps free
         self.row_bytes = itemsize
         self.roots: dict[int, Node] = {}

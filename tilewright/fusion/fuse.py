@@ -9,6 +9,7 @@ from math import prod
 from tilewright.fusion.axes import Splits
 from tilewright.fusion.calls import HostCall, KernelCall
 from tilewright.fusion.clusters import Cluster, find
+from tilewright.fusion.deferred import defer_division
 from tilewright.fusion.fold import fold
 from tilewright.fusion.group import Grouping, group
 from tilewright.fusion.operands import store_operands
@@ -110,6 +111,7 @@ def _pull(grouping: Grouping, cluster: Cluster, roots: list[Node],
         again = puller.axes.granted()
         if not _spill(puller, grouping) and not again:
             break
+    defer_division(puller.drafts)
     store_operands(puller, grouping.limits)
     return puller
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.fusion import spaces
+from tilewright.fusion import contractions, spaces
 from tilewright.fusion.clusters import Cluster, Info, find
 from tilewright.fusion.spaces import Space
 from tilewright.graph import Node
@@ -39,6 +39,7 @@ class Grouping:
         self.wanted: set[int] = set()
         self.inside: dict[int, Node] = {}  # reduction -> the one dissolved in it
         self.dissolved: set[int] = set()
+        self.narrow: set[int] = set()  # reductions computed only where a slice reads them
         self.beside: dict[tuple, Cluster] = {}  # by level, frame and lead
 
     def home(self, node: Node) -> Cluster | None:
@@ -193,6 +194,8 @@ class Grouping:
         return True
 
     def _movement(self, node: Node, info: Info, x: Info) -> None:
+        if node.op.name == "slice" and contractions.narrow(self, node, info):
+            return
         growing = node.op.name == "expand" and node.size > node.inputs[0].size
         if x.home is None and (growing or self.uses[id(node)] > 1) \
                 and (x.dear or x.cost > CHEAP):
@@ -210,9 +213,11 @@ class Grouping:
             return
         cluster = find(x.home)
         space = None if x.space is None else spaces.moved(node, x.space, cluster.frame)
-        if growing and space is not None and x.staged:
-            if not cluster.contraction and self.fits(cluster, cluster.free):
-                self._keep_row(node.inputs[0])
+        if growing and x.staged and cluster.contraction:
+            space = contractions.spread(self, node, x.space, cluster)
+        elif growing and space is not None and x.staged:
+            if self.fits(cluster, cluster.free):
+                self.keep_row(node.inputs[0])
             else:
                 space = None
         if space is None:
@@ -220,7 +225,7 @@ class Grouping:
         else:
             info.home, info.space, info.staged = cluster, space, x.staged
 
-    def _keep_row(self, node: Node) -> None:
+    def keep_row(self, node: Node) -> None:
         while node.op.kind == "movement":
             node = node.inputs[0]
         if node.op.kind == "elementwise":
@@ -248,21 +253,24 @@ class Grouping:
         if x.home is not None and x.space is not None and node.op.kind == "reduce":
             cluster = find(x.home)
             space = spaces.reduced(x.space, source.shape, gone)
-            if space is not None and self._may_reduce(cluster, x, space) \
+            if space is not None and self._may_reduce(node, cluster, x, space) \
                     and self.join(node, cluster, [], 0):
                 cluster.free &= spaces.axes_of(space, cluster.frame)
                 cluster.staged = info.staged = True
                 info.home, info.space = cluster, space
+                if cluster.contraction:
+                    contractions.follow(self, node, cluster)
                 return
             self._evict(source, cluster)
         info.cost = x.cost if x.home is None else 0
         cluster = self.new(node, info, self.level_of(x) + 1, source.shape)
         cluster.staged = info.staged = True
-        cluster.contraction = self._is_contraction(node)
+        cluster.contraction = self.is_contraction(node)
         cluster.row_bytes = source.dtype.itemsize
         full = spaces.whole(cluster.frame)
         kept = spaces.reduced(full, source.shape, gone) if 0 not in source.shape else None
         cluster.free = frozenset() if kept is None else spaces.axes_of(kept, cluster.frame)
+        cluster.steps = frozenset(range(len(cluster.frame))) - cluster.free
         info.space = kept if node.op.kind == "reduce" or kept is None else full
         self.join_beside(cluster, info)
 
@@ -298,7 +306,7 @@ class Grouping:
             self._follow(view, again, self.infos[id(view.inputs[0])])
         return True
 
-    def _is_contraction(self, node: Node) -> bool:
+    def is_contraction(self, node: Node) -> bool:
         """Return whether a sum of products reuses each operand along some axis."""
         if node.op.kind != "reduce" or node.attrs.kind != "sum":
             return False
@@ -335,9 +343,9 @@ class Grouping:
             info.staged, info.dear, info.cost = False, False, cost
             cluster.count -= current.op.kind == "elementwise"
 
-    def _may_reduce(self, cluster: Cluster, x: Info, space: Space) -> bool:
+    def _may_reduce(self, node: Node, cluster: Cluster, x: Info, space: Space) -> bool:
         if cluster.contraction:
-            return False
+            return contractions.may_follow(self, node, cluster, x, space)
         if not cluster.staged:
             return True
         kept = spaces.axes_of(space, cluster.frame)

@@ -179,7 +179,8 @@ def store_operands(puller: Puller, limits: Limits) -> None:
     memory = puller.memory
     unit = {atom.name for d in puller.drafts for s in d.stores
             if memory[s.buffer].kind == "output" for atom, coef in s.index[0].terms
-            if coef == 1 and isinstance(atom, Sym)}
+            if coef == 1 and isinstance(atom, Sym)
+            and _fills(atom.hi + 1, limits.lanes(s.value.dtype.itemsize))}
     for draft in list(puller.drafts):
         if draft.state is None or draft.state.name != "sum" or draft.carry:
             continue
@@ -213,6 +214,11 @@ def _consider(puller: Puller, draft: Draft, place: int, unit: set[str], limits: 
     factors[place] = _stored(puller, draft, operand, shared)
     factors[1 - place] = _without(other, operand)
     draft.state = make_state("sum", [make("multiply", tuple(factors), other.dtype)])
+
+
+def _fills(size: int, lanes: int) -> bool:
+    """Return whether vectors along an axis waste at most a quarter of their lanes."""
+    return size * 4 >= -(-size // lanes) * lanes * 3
 
 
 def _guarded(factors: list[Value]) -> bool:

@@ -91,6 +91,7 @@ class Puller:
         memory = self.memory[name]
         found: dict[str, Expr] = {}
         for expr, at in zip(made, index):
+            expr, at = expr - expr.const, at - expr.const
             digits = sorted(expr.terms, key=lambda t: -t[1])  # outermost first
             sizes = [self.axes.sizes[atom.name] for atom, _ in digits]
             for (atom, _), digit in zip(digits, [at] if len(sizes) == 1 else unflat(at, sizes)):
@@ -251,7 +252,8 @@ class Puller:
         opened = self._opened.get(id(node))
         if opened is None:
             whole = node.attrs.axis if node.op.kind == "cumulate" else -1
-            fits = not guards and self.axes.walks(node.shape, index) \
+            part = id(node) in self.grouping.narrow
+            fits = not guards and self.axes.walks(node.shape, index, part) \
                 and (whole < 0 or len(index[whole].terms) == 1)
             at = index if fits else self.match(node, range(node.ndim), set(), whole)
             used = {s.name for expr in at for s in symbols(expr)}

@@ -52,8 +52,9 @@ class Jit:
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         self._options = options(
             function, static_argnums, static_argnames, donate_argnums, self.name)
-        self._changes = {name: value for name, value in (("backend", backend), ("tune", tune))
-                         if value is not None}
+        self._changes: dict[str, Any] = {
+            name: value for name, value in (("backend", backend), ("tune", tune))
+            if value is not None}
         self._configs: tuple[Config | None, Config] = (None, current())  # in force, ours for it
         self._variants: list[Variant] = []
         self._promoted: set[tuple] = set()

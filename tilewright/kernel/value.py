@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Value:
     op: str
     args: tuple[Value, ...]
     dtype: DType
-    data: object
+    data: Any  # by op, as the grammar has it
 
     def __repr__(self) -> str:
         return f"<{self.op}: {self.dtype}>"

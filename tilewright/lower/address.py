@@ -1,8 +1,8 @@
 """Index expressions to instructions.
 
 Terms are added outermost loop first, so that the builder hoists every partial sum as far out as it
-goes; a loop index times a constant is kept by addition. The constant part of an offset stays apart and
-ends in the memory reference.
+goes; a loop index times a constant is kept by addition. The constant part of an offset stays apart
+and ends in the memory reference.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ class Addresses:
 
     def _atom_is_vector(self, atom) -> bool:
         if isinstance(atom, Sym):
-            return atom.name == LANE or self.regs[atom].type.lanes > 1
+            return atom.name == LANE \
+                or self.regs[atom].type.lanes > 1  # type: ignore[union-attr]
         if isinstance(atom, Product):
             return self.is_vector(atom.left) or self.is_vector(atom.right)
         return self.is_vector(atom.body)
 
     def split_lane(self, e: Expr) -> tuple[int | None, Expr]:
-        """Return (c, rest) with e = c*lane + rest, rest uniform; c is None where not of that form."""
+        """Return (c, rest) with e = c*lane + rest, rest uniform; c is None where there is none."""
         coef, rest = 0, []
         for atom, c in e.terms:
             if isinstance(atom, Sym) and atom.name == LANE:

@@ -1,11 +1,11 @@
 """Walks the loop tree and emits it: loops, register bands, reductions.
 
 A loop is emitted in segments: the last iteration of a ragged split, the first and last step of a
-reduction whose partial states live in memory, and the sides of a `Partition` are code of their own, so
-that no loop holds a test that a segment can decide. A segment of one iteration is no loop.
+reduction whose partial states live in memory, and the sides of a `Partition` are code of their own,
+so that no loop holds a test that a segment can decide. A segment of one iteration is no loop.
 
-A reduction's state is carried in registers from its *root* on, the outermost of its loops inside which
-no serial free loop of the stage stands. Further out, partial states live in memory.
+A reduction's state is carried in registers from its *root* on, the outermost of its loops inside
+which no serial free loop of the stage stands. Further out, partial states live in memory.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from tilewright.lower.band import Band, band_of
 from tilewright.lower.leaf import Leaves, Point
 from tilewright.lower.regions import axis_map, cut_operands, uncut_order
 from tilewright.lower.states import Accumulators, PartialMemory, sums_floats
+from tilewright.lower.steps import MOST_SEQUENTIAL, Steps
 from tilewright.program import Builder, Instr
 
-MOST_SEQUENTIAL = 32  # additions of one accumulator before a tree; see the numerics contract
 
-
-class Emitter:
+class Emitter(Steps):
     """Emits items of a nest into one Program."""
 
     def __init__(self, nest: Nest, builder: Builder, leaves_: Leaves):
@@ -49,7 +48,7 @@ class Emitter:
         self.env = leaves_.memory.env
         self.accumulators: dict[str, Accumulators] = {}
         self.partial: dict[str, PartialMemory] = {}
-        self._orders: dict[tuple, list[Value]] = {}
+        self._orders: dict[tuple[str, str], tuple[list[Value], dict[int, str]]] = {}
         self._root: dict[str, str] = {}  # the loop from which a stage's state is in registers
         self._sequence: list[str] = []  # names of the loops around, outermost first
 
@@ -175,90 +174,6 @@ class Emitter:
         self._fresh([s for s in sums if self._root.get(s) != loop.name], lambda: self._plain(
             loop, as_expr(lo), hi - lo, carried, lambda: self.items(loop.body)))
 
-    def _bounded(self, loop: Loop, stage: str) -> bool:
-        """Return whether a loop's additions are to be bounded by a tree: sums of floats."""
-        return self.nest.role(loop.name, stage) == "reduce" \
-            and sums_floats(self.nest.kernel.stage[stage])
-
-    def _blocked(self, loop: Loop, lo: int, count: int, carried: list[str],
-                 sums: list[str]) -> None:
-        """Emit a loop in blocks of 32 iterations, each with fresh accumulators of the sums."""
-        def block(start: Expr, size: int) -> None:
-            self._fresh(sums, lambda: self._plain(
-                loop, start, size, carried, lambda: self.items(loop.body)))
-        blocks, rest = divmod(count, MOST_SEQUENTIAL)
-        self._tree(loop, blocks, carried, sums,
-                   lambda i: block(i * MOST_SEQUENTIAL + lo, MOST_SEQUENTIAL))
-        if rest:
-            block(as_expr(lo + blocks * MOST_SEQUENTIAL), rest)
-
-    def _tree(self, loop: Loop, count: int, carried: list[str], sums: list[str], body) -> None:
-        """Run body(0 .. count-1), at most 32 times in a row before fresh accumulators."""
-        def run(start: Expr, size: int) -> None:
-            if size == 1:
-                body(start)
-                return
-            symbol = Sym(f"{base(loop.name)}'{self.builder.level}", 0, size - 1)
-            self._carry_loop(symbol, 0, size, "serial", carried,
-                             lambda: body(start + as_expr(symbol)))
-        if count <= MOST_SEQUENTIAL:
-            run(as_expr(0), count)
-            return
-        outer, rest = divmod(count, MOST_SEQUENTIAL)
-        self._tree(loop, outer, carried, sums, lambda i: self._fresh(
-            sums, lambda: run(i * MOST_SEQUENTIAL, MOST_SEQUENTIAL)))
-        if rest:
-            self._fresh(sums, lambda: run(as_expr(outer * MOST_SEQUENTIAL), rest))
-
-    def _fresh(self, carried: list[str], body) -> None:
-        """Run body with new accumulators and add its result to those before."""
-        if not carried:
-            body()
-            return
-        before = {s: self.accumulators[s].copy() for s in carried}
-        for s in carried:
-            self.accumulators[s].reset(self)
-        body()
-        for s in carried:
-            self.accumulators[s].join(self, before[s])
-
-    def _plain(self, loop: Loop, start: Expr, count: int, carried: list[str], body) -> None:
-        """Emit a loop whose index is start + 0..count-1."""
-        key = base(loop.name)
-        if count == 1:
-            self.env[key] = start
-            body()
-            return
-        kind = "serial" if loop.kind == "unroll" else loop.kind
-        if start.is_const:
-            symbol = Sym(key, start.const, start.const + count - 1)
-            index: Expr = as_expr(symbol)
-            lo, hi = start.const, start.const + count
-        else:
-            symbol = Sym(key + "'", 0, count - 1)
-            index = start + as_expr(symbol)
-            lo, hi = 0, count
-
-        def run() -> None:
-            self.env[key] = index
-            body()
-        self._carry_loop(symbol, lo, hi, kind, carried, run)
-
-    def _carry_loop(self, symbol: Sym, lo: int, hi: int, kind: str, carried: list[str],
-                    body) -> None:
-        """Open a Program loop that carries every open accumulator beneath it."""
-        inits = [v for s in carried for v in self.accumulators[s].flat()]
-        with self.builder.loop(lo, hi, inits, kind) as loop:
-            self.leaves.addresses.bind(symbol, loop.var, loop)
-            rest = list(loop.carries)
-            for s in carried:
-                rest = self.accumulators[s].take(rest)
-            body()
-            loop.yields = [v for s in carried for v in self.accumulators[s].flat()]
-        results = [self.builder.result(loop, i) for i in range(len(inits))]
-        for s in carried:
-            results = self.accumulators[s].take(results)
-
     # -- leaves ------------------------------------------------------------------------------
 
     def copies(self, owner: str, band: Band, finish: bool = False):
@@ -279,12 +194,15 @@ class Emitter:
                 env[base(j)] = as_expr(i)
             exprs = self.leaves.guard_of(owner, band.vector, band.lanes, lane, finish)
             guard = self.leaves.conjunction(exprs, band.lanes)
-            if guard is False:
+            if isinstance(guard, bool):
                 continue
             first = guard
             if guard is not None and all(self._falls(e, lane) for e in exprs):
-                first = self.leaves.conjunction(
-                    [self._at_lane_zero(e, lane) for e in exprs], 1) or None
+                at_zero = self.leaves.conjunction(
+                    [self._at_lane_zero(e, lane) for e in exprs], 1)
+                if isinstance(at_zero, bool):
+                    continue
+                first = at_zero
             jam = (base(jams[-1]), indices[-1], len(ranges[-1])) if jams else None
             yield indices, Point(owner, axis_map(nest, owner, env), band.lanes, guard,
                                  first, {}, jam)
@@ -322,7 +240,8 @@ class Emitter:
             if opened:
                 self.close(name)
 
-    def order(self, owner: str, kind: str, roots: list[Value]) -> tuple[list[Value], dict]:
+    def order(self, owner: str, kind: str, roots: list[Value]) \
+            -> tuple[list[Value], dict[int, str]]:
         key = (owner, kind)
         if key not in self._orders:
             cut = {} if owner in self.nest.copy else cut_operands(self.nest, owner)
@@ -360,7 +279,7 @@ class Emitter:
             for g in store.guard:
                 test = point.memo[id(g)]
                 if test.op == "const":
-                    never |= not test.data[0]
+                    never |= not test.data[0]  # type: ignore[index]
                     continue
                 mask = test if mask is None else self.builder.op("and", mask, test)
             if never:
@@ -415,7 +334,7 @@ class Emitter:
         band = band_of(self.nest, name)
         acc = Accumulators(self, name, stage, band)
         self.accumulators[name] = acc
-        acc.reset(self)
+        acc.reset(self.builder)
         kept = self.partial.get(name)
         if kept is not None and not kept.first and not sums_floats(stage):
             kept.load(self, acc)

@@ -1,7 +1,7 @@
 """One stage's values at one point of the tree: loads, arithmetic, stores, for one register copy.
 
-Values that do not differ between lanes stay scalars and are spread where they meet a vector. Where a
-point may lie outside a ragged axis, a guard masks loads and stores.
+Values that do not differ between lanes stay scalars and are spread where they meet a vector. Where
+a point may lie outside a ragged axis, a guard masks loads and stores.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ from tilewright.lower.transpose import transpose
 from tilewright.program import Builder, Instr, MemRef, Type
 
 LINE = 64  # bytes to which scratch is aligned
+
+
+def _type(x: Instr) -> Type:
+    """Return the type of an instruction that has a value."""
+    assert x.type is not None
+    return x.type
 
 
 @dataclass
@@ -160,16 +166,16 @@ class Leaves:
         for guard in value.args:
             test = point.memo[id(guard)]
             if test.op == "const":
-                if not test.data[0]:
+                if not test.data[0]:  # type: ignore[index]
                     return self.builder.const(0, Type(value.dtype))
                 continue
             mask = self._and(mask, test)
         kernel_buffer = self.memory.nest.kernel.buffer[buffer]
         if any(int(n) == 0 for n in kernel_buffer.shape):
             return self.builder.const(0, Type(value.dtype))
-        guard = self._guard(point, e)
-        if guard is not None:
-            mask = self._and(mask, guard)
+        inside = self._guard(point, e)
+        if inside is not None:
+            mask = self._and(mask, inside)
         return self.load(point, value.dtype, buffer, e, mask, self._is_tile(point, value))
 
     def _is_tile(self, point: Point, value: Value) -> bool:
@@ -204,7 +210,7 @@ class Leaves:
         """Load the element, or the lanes, at offset e; masked-off ones give 0."""
         b, a = self.builder, self.addresses
         coef, rest = a.split_lane(e)
-        if coef == 0 and (mask is None or mask.type.lanes == 1):
+        if coef == 0 and (mask is None or _type(mask).lanes == 1):
             return self._load_scalar(dtype, buffer, rest, mask)
         n = point.lanes
         wide = Type(dtype, n)
@@ -278,13 +284,13 @@ class Leaves:
         b, a = self.builder, self.addresses
         coef, rest = a.split_lane(e)
         n = point.lanes
-        if coef == 0 and mask is not None and mask.type.lanes > 1:
+        if coef == 0 and mask is not None and _type(mask).lanes > 1:
             coef = None
         if combine and n > 1 and not coef:
             self._combine_lanes(point, buffer, e, value, mask, combine)
             return
         if coef == 0:
-            if value.type.lanes > 1:
+            if _type(value).lanes > 1:
                 value = b.lane(value, n - 1)
             self._store_scalar(buffer, rest, value, mask, combine)
             return
@@ -293,19 +299,19 @@ class Leaves:
             mask = b.splat(mask, n)
         if coef == 1:
             offset, constant = a.parts(rest)
-            ref = self.reference(buffer, constant, rest, value.type.dtype.itemsize)
+            ref = self.reference(buffer, constant, rest, _type(value).dtype.itemsize)
             if stream and mask is None:
-                ref = self._streamed(ref, rest, value.type)
+                ref = self._streamed(ref, rest, _type(value))
             if combine:
-                old = b.load(value.type, offset, ref, mask)
-                value = scalar.emit(b, combine, [old, value], value.type.dtype)
+                old = b.load(_type(value), offset, ref, mask)
+                value = scalar.emit(b, combine, [old, value], _type(value).dtype)
             b.store(offset, value, ref, mask)
             return
         offsets = a.vector(Expr(e.terms, 0), n)
         ref = MemRef(buffer, e.const)
         if combine:
-            old = b.load(value.type, offsets, ref, mask, op="gather")
-            value = scalar.emit(b, combine, [old, value], value.type.dtype)
+            old = b.load(_type(value), offsets, ref, mask, op="gather")
+            value = scalar.emit(b, combine, [old, value], _type(value).dtype)
         b.store(offsets, value, ref, mask, op="scatter")
 
     @staticmethod
@@ -326,8 +332,8 @@ class Leaves:
             offset, new = b.lane(offsets, lane), b.lane(value, lane)
 
             def put(offset: Instr = offset, new: Instr = new) -> None:
-                old = b.load(new.type, offset, MemRef(buffer))
-                b.store(offset, scalar.emit(b, combine, [old, new], new.type.dtype),
+                old = b.load(_type(new), offset, MemRef(buffer))
+                b.store(offset, scalar.emit(b, combine, [old, new], _type(new).dtype),
                         MemRef(buffer))
             if mask is None:
                 put()
@@ -344,8 +350,8 @@ class Leaves:
             ref = MemRef(buffer, constant)
             new = value
             if combine:
-                old = b.load(value.type, offset, ref)
-                new = scalar.emit(b, combine, [old, value], value.type.dtype)
+                old = b.load(_type(value), offset, ref)
+                new = scalar.emit(b, combine, [old, value], _type(value).dtype)
             b.store(offset, new, ref)
         if mask is None:
             put()

@@ -1,4 +1,4 @@
-"""From a nest to Programs: scratch is planned, the tree is cut at barriers, each piece is emitted."""
+"""From a nest to Programs: scratch is planned, the tree cut at barriers, each piece emitted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How much of each scratch buffer one place in the loop tree needs.
 
-Scratch is declared over whole axes; what two stages hand over inside common loops is only the region
-that one iteration of those loops touches. For each dimension the common loops' terms are dropped.
+Scratch is declared over whole axes; what two stages hand over inside common loops is only the
+region that one iteration of those loops touches. In each dimension their terms are dropped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tilewright.actions.nest import Leaf, Loop, Nest, base, nominal, operands
 from tilewright.index import Expr, Sym, as_expr, const, substitute, symbols
+from tilewright.kernel import Store
 from tilewright.kernel.value import Value, postorder
 
 
@@ -87,7 +88,7 @@ def _accesses(nest: Nest, buffer: str):
         stage = nest.stage_of(leaf)
         if leaf in nest.copy:
             roots = [operands(stage)[nest.copy[leaf].operand]]
-            stores = ()
+            stores: tuple[Store, ...] = ()
         else:
             cut = {id(operands(stage)[c.operand]) for c in nest.copies if c.stage == leaf}
             roots = [r for r in stage.roots() if id(r) not in cut]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from tilewright.kernel import Stage
 from tilewright.kernel.value import const_number, other, state
 from tilewright.lower.band import Band
 from tilewright.lower.regions import Region, axis_map, dimension, nominal_env
-from tilewright.program import Instr, Type
+from tilewright.program import Builder, Instr, Type
 
 if TYPE_CHECKING:
     from tilewright.lower.emit import Emitter
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 class Accumulators:
     """The register copies of one reduction's state.
 
-    A band loop over a reduce axis gives partial states, over a free axis states of their own. `values`
-    maps a copy (one index per interleaved loop) to its slots, each `lanes` wide.
+    A band loop over a reduce axis gives partial states, over a free axis states of their own.
+    `values` maps a copy (one index per interleaved loop) to its slots, each `lanes` wide.
     """
 
     def __init__(self, emitter: Emitter, name: str, stage: Stage, band: Band):
@@ -55,20 +56,21 @@ class Accumulators:
         rest = iter(indices)
         return tuple(0 if r else next(rest) for r in self.reduced)
 
-    def reset(self, emitter: Emitter) -> None:
+    def reset(self, builder: Builder) -> None:
         """Set every copy to the identity."""
-        init = [emitter.builder.const(const_number(v), Type(v.dtype, self.lanes))
+        init = [builder.const(const_number(v), Type(v.dtype, self.lanes))
                 for v in self.state.init]
         self.values = {c: list(init) for c in product(*(range(max(n, 1)) for n in self.sizes))}
 
     def copy(self) -> dict[tuple[int, ...], list[Instr]]:
         return dict(self.values)
 
-    def join(self, emitter: Emitter, before: dict[tuple[int, ...], list[Instr]]) -> None:
+    def join(self, merge: Callable[..., list[Instr]],
+             before: dict[tuple[int, ...], list[Instr]]) -> None:
         """Merge every copy into what it was before."""
         for key, old in before.items():
-            self.values[key] = emitter.merge(self.state, self.state_values, self.other_values,
-                                             old, self.values[key])
+            self.values[key] = merge(self.state, self.state_values, self.other_values, old,
+                                     self.values[key])
 
     def flat(self) -> list[Instr]:
         return [v for slots in self.values.values() for v in slots]
@@ -110,9 +112,9 @@ class Accumulators:
 class PartialMemory:
     """Partial states of a reduction between iterations of a loop outside of its free loops.
 
-    They lie in scratch, one element per point of the free axes inside `outer`, the loops around; or in
-    the output itself where `finish` is the identity. `first` and `last` tell whether the segment
-    being emitted holds the first and the last step.
+    They lie in scratch, one element per point of the free axes inside `outer`, the loops around; or
+    in the output itself where `finish` is the identity. `first` and `last` tell whether the
+    segment being emitted holds the first and the last step.
     """
 
     def __init__(self, nest: Nest, name: str, outer: tuple[str, ...]):

@@ -91,6 +91,11 @@ class Plan:
             self._assemble()
 
     @property
+    def by_hand(self) -> set[str]:
+        """Keys of the kernels that a person put in place; tuning leaves them alone."""
+        return {key for key, built in self.built.items() if built is not self._given[key]}
+
+    @property
     def arena_bytes(self) -> int:
         """Bytes of intermediates and workspace that one run takes from the pool."""
         return self.layout.bases.arena_bytes

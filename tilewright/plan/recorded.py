@@ -36,6 +36,12 @@ class Opened:
     def known(self, directory: Path) -> bool:
         return directory in self._records
 
+    def close(self, directory: Path) -> None:
+        """Close the connection to a directory's records."""
+        records = self._records.pop(directory, None)
+        if records is not None:
+            records.close()
+
     def clear(self) -> None:
         """Close every connection."""
         with self._lock:

@@ -6,6 +6,7 @@
 A plan that runs while tuning is on first computes its results. Then each of its kernels is timed
 in a run of the plan, and those worth it are searched, the one with the most time first. A winner
 replaces the given schedule only after winning against it in this process, on the plan's memory.
+Kernels that a person put in place are left alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tilewright.actions import parse_schedule
@@ -52,13 +53,13 @@ class Result:
     """What became of one kernel. Times are seconds of one launch.
 
     fate       faster, kept, or why it was not searched: short, recorded, near limit, no budget,
-               edited, failed
+               failed
     reason     the fate in words
     share      of the time of the plan, or program, that it was found in
     spent      seconds of tuning
     """
 
-    built: Built
+    built: Built = field(repr=False)
     name: str
     fate: str
     reason: str
@@ -66,7 +67,7 @@ class Result:
     before: float
     after: float
     spent: float = 0.0
-    record: Record | None = None
+    record: Record | None = field(default=None, repr=False)
 
     @property
     def gain(self) -> float:
@@ -106,9 +107,12 @@ class Tuner:
             return False
         try:
             self._plans.add(plan)
-            if any((b.origin.key, b.target) not in self._met for b in plan.built.values()):
+            by_hand = plan.by_hand
+            if any((key, built.target) not in self._met for key, built in plan.built.items()
+                   if key not in by_hand):
                 with self._spending():
-                    self._search_all(self._usages(plan, inputs))
+                    self._search_all([u for u in self._usages(plan, inputs)
+                                      if u.built.origin.key not in by_hand])
         finally:
             self._lock.release()
         return True
@@ -173,8 +177,6 @@ class Tuner:
     def _reason(self, usage: Usage) -> tuple[str, str] | None:
         """Return fate and reason of a kernel that is not worth a search."""
         built, tune = usage.built, self.tune
-        if built.source_text is not None or built.assembly_text is not None:
-            return "edited", "its code was put in place by hand"
         if not self.device.accepts(built):
             return "failed", f"{built.target.backend} is not timed"
         if usage.each < tune.skip_under:
@@ -185,7 +187,7 @@ class Tuner:
                 return "recorded", f"searched before, {entry.seconds * 1e6:.4g} us"
         share = self.device.share_of_limit(built, usage.each)
         if share > 1 - tune.near_limit:
-            return "near limit", f"it runs at {share:.0%} of what the machine can do"
+            return "near limit", f"{min(share, 1.0):.0%} of what the machine can do"
         return None
 
     def _note(self, usage: Usage, fate: str, reason: str, whole: float) -> None:
@@ -204,6 +206,9 @@ class Tuner:
         try:
             result.record = record = self._record(built, grant * SEARCH_SHARE, display)
             self._decide(usage, record, result)
+        except KeyboardInterrupt:
+            result.reason = "interrupted"
+            raise
         except Exception as error:
             result.fate, result.reason = "failed", _words(error)
             _warn(f"tune: cannot search {name} ({result.reason}); it keeps its schedule")
@@ -245,26 +250,27 @@ class Tuner:
     def _decide(self, usage: Usage, record: Record, result: Result) -> None:
         """Let the winner compete in this process with what is in use; record and use the better."""
         built, chosen = usage.built, record.start
-        result.before = result.after = usage.each or record.start.seconds
+        started = (chosen.alternative, chosen.schedule) == (built.alternative, str(built.schedule))
+        result.before = result.after = usage.each or chosen.seconds
         result.reason = f"no schedule was faster; {record.why}"
         if record.winner:
             best = record.best
             new = build(built.origin, built.target, Work(), parse_schedule(best.schedule),
                         best.alternative)
             given, other = usage.pair(built, new)
-            pairs = FEW_PAIRS if record.gain > RULES.early_stop else PAIRS
-            record.duel = duel(other, given, replace(RULES, duel=pairs[1]), pairs[0])
-            verdict, ratio = record.duel[:2]
-            result.reason = f"the fastest found did not win where it is used ({ratio:.3f})"
+            pairs = FEW_PAIRS if started and record.gain > RULES.early_stop else PAIRS
+            outcome = duel(other, given, replace(RULES, duel=pairs[1]), pairs[0])
+            verdict, ratio = outcome[:2]
             if verdict == "a":
                 chosen = best
                 result.fate, result.after = "faster", result.before / ratio
                 result.reason = f"{result.before * 1e6:.4g} to {result.after * 1e6:.4g} us"
                 self.cache.improve(new)
             else:
-                record.winner = 0
-        in_use = (chosen.alternative, chosen.schedule) == (built.alternative, str(built.schedule))
-        if chosen is not record.start or (in_use and record.why != "interrupted"):
+                result.reason = f"the fastest found did not win where it is used ({ratio:.3f})"
+            if started:
+                record.duel, record.winner = outcome, chosen.number
+        if chosen is not record.start or (started and record.why != "interrupted"):
             self._keep(built, record, chosen)
 
     def _keep(self, built: Built, record: Record, chosen: Trial) -> None:

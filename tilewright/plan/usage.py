@@ -18,7 +18,7 @@ from tilewright.runtime.launch import Frame, Segment
 from tilewright.runtime.storage import Storage
 from tilewright.search.device import CpuMeasurer
 from tilewright.search.measurer import Measurer
-from tilewright.search.roofline import kept_limits
+from tilewright.search.roofline import MachineLimits, kept_limits
 
 if TYPE_CHECKING:
     from tilewright.plan.plan import Plan
@@ -93,6 +93,7 @@ class Device:
     clock = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
+        self._limits: dict[tuple[str, int], MachineLimits] = {}
         self._measured_again = False
 
     def measurer(self, target: Target) -> Measurer:
@@ -117,11 +118,12 @@ class Device:
 
     def _floor(self, built: Built, again: bool) -> float:
         target, kernel = built.target, built.origin
-        limits = kept_limits(
-            target.records, backend(target.backend), target.limits.threads, again)
+        key = target.backend, target.limits.threads
+        if again or key not in self._limits:
+            self._limits[key] = kept_limits(target.records, backend(key[0]), key[1], again)
         moved = [sum(elements(kernel, b.name) * b.dtype.itemsize for b in buffers)
                  for buffers in (kernel.inputs, kernel.outputs)]
-        return limits.floor(moved[0], moved[1], flops(kernel))
+        return self._limits[key].floor(moved[0], moved[1], flops(kernel))
 
     def usages(self, plan: Plan, inputs: Sequence[Storage]) -> list[Usage]:
         """Time each kernel of a plan in runs of it, without any output."""

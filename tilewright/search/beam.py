@@ -6,25 +6,24 @@ give the same decisions on a simulated device.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tilewright.actions import Schedule
 from tilewright.backends import Backend
-from tilewright.errors import BackendError, Illegal, TooLarge
+from tilewright.errors import BackendError, Illegal
 from tilewright.kernel import Kernel
 from tilewright.limits import Limits
-from tilewright.lower import Lowered, lower
-from tilewright.search.candidates import Candidate, forms, moves, spills, starts
-from tilewright.search.decide import Rules, drop_early, duel, progressed
-from tilewright.search.measurer import Code, Failure, Measurer
-from tilewright.search.model import estimate
+from tilewright.search.candidates import Candidate, Move, forms, moves, pairs, starts
+from tilewright.search.decide import Rules, drop_early, duel, progressed, typical
+from tilewright.search.gate import Entry, Gate, drop
+from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record, Round, Trial
 
-
 BATCH = 8  # sources compiled between two looks at the clock
+PATIENCE = 0.5  # seconds for the last comparison after Ctrl-C
+SPENT = "the budget was spent"
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Budget:
     seconds     in all; checked between candidates
     per_round   candidates compiled in one round, in the model's order
     rounds      at most
-    slack       candidates that the model puts at more than this many times its best are filtered
+    slack       candidates that the model puts at more than this many times the best are filtered
     sketches    default, bare or none: see `candidates.starts`
     """
 
@@ -47,27 +46,6 @@ class Budget:
     sketches: str = "default"
 
 
-@dataclass
-class _Entry:
-    """A candidate on its way: lowered, then compiled, then linked."""
-
-    trial: Trial
-    candidate: Candidate
-    source: str = ""
-    lowered: Lowered | None = None
-    handle: int = -1
-    bound: float = 0.0
-
-
-@dataclass
-class _Seen:
-    """What was met before, in the three ways that two candidates can be one."""
-
-    nests: dict[str, int] = field(default_factory=dict)
-    programs: dict[str, int] = field(default_factory=dict)
-    objects: dict[str, int] = field(default_factory=dict)
-
-
 class Search:
     """One search; `run` gives its record. Ctrl-C ends it with the best so far."""
 
@@ -75,48 +53,49 @@ class Search:
                  measurer: Measurer, budget: Budget, clock: Callable[[], float],
                  rules: Rules | None = None, alternative: int = 0, seed: int = 0,
                  watch: Callable[[Record], None] | None = None):
-        self.limits, self.backend, self.measurer = limits, backend, measurer
+        self.kernel, self.limits, self.measurer = kernel, limits, measurer
         self.budget, self.rules, self.clock = budget, rules or Rules(), clock
         self.watch = watch
-        self.kernel = kernel
-        form = forms(kernel, limits)[alternative]
-        self.given = Candidate(alternative, form, start, None, "given")
         self.began = clock()
-        self.seen = _Seen()
-        self.entries: dict[int, _Entry] = {}
         self.expanded: set[int] = set()
+        self.widened: set[int] = set()
         self.record = Record(kernel.key, kernel.key, backend.name, budget.beam, seed)
         self.record.counts = dict.fromkeys(
             ("candidates", "distinct", "programs", "compiled", "timed", "filtered"), 0)
+        self.gate = Gate(self.record, backend, limits, budget.per_round, budget.slack, self._spent)
+        form = forms(kernel, limits)[alternative]
+        self.given = Candidate(alternative, form, start, label="given")
+        self.reserve = 0.0  # seconds that the end will take
 
     # -- the whole ---------------------------------------------------------------------------
 
     def run(self) -> Record:
-        """Search until two rounds are dry, the budget is spent or Ctrl-C is pressed."""
+        """Search until rounds are dry, the budget is spent or Ctrl-C is pressed."""
         try:
+            self._begin()
             self._rounds()
         except KeyboardInterrupt:
+            if not self.record.trials or self.record.trials[0].fate != "timed":
+                raise  # there is nothing to answer yet
             self.record.why = "interrupted"
-        finally:
-            self._finish()
+        self._finish()
         return self.record
 
     def _rounds(self) -> None:
-        self._begin()
-        self._measure(self._admit(self._starts(), 0), 0)
+        self._round(0, ((c, -1) for c in starts(self.kernel, self.limits, self.budget.sketches)))
         beam = self._best()
         self._close_round(0, beam, "starts measured")
         dry = 0
         for number in range(1, self.budget.rounds + 1):
             if self._spent():
-                self.record.why = "the budget was spent"
+                self.record.why = SPENT
                 return
-            fresh = [n for n in beam if n not in self.expanded]
-            if not fresh:
-                self.record.why = "every entry of the beam was expanded"
+            found = self._moves(beam)
+            if found is None:
+                self.record.why = "every move from the beam was tried"
                 return
             first = beam[0]
-            self._measure(self._admit(self._expand(fresh), number), number)
+            self._round(number, found)
             beam = self._best()
             progress, decision = self._judge(first, beam)
             self._close_round(number, beam, decision)
@@ -128,157 +107,77 @@ class Search:
 
     def _begin(self) -> None:
         """Compile and time the given schedule, without early stop: nothing slower is answered."""
-        entry = self._new(self.given, -1, 0)
-        self._lower(entry)
-        if entry.trial.fate != "untried":
+        entry = self.gate.new(self.given, -1, 0)
+        if not (self.gate.place(entry) and self.gate.lower(entry)):
             raise Illegal(f"search: cannot start from the given schedule ({entry.trial.reason})")
+        self.gate.render(entry)
         (code,) = self.measurer.compile([entry.source])
         if isinstance(code, Failure):
             raise BackendError(f"search: cannot compile the given schedule ({code.reason})")
         self._count("compiled")
-        self.seen.objects[_digest(code)] = 0
-        handle = self.measurer.begin(self.given.kernel, self._code(entry, code))
+        self.gate.new_object(entry, code)
+        handle = self.measurer.begin(self.given.kernel, entry.code(code))
         if isinstance(handle, Failure):
             raise BackendError(f"search: cannot run the given schedule ({handle.reason})")
         entry.handle = handle
-        self._take(entry, self.rules.samples)
+        if not self._take(entry, self.rules.samples):
+            raise BackendError(f"search: cannot run the given schedule ({entry.trial.reason})")
+        self._count("timed")
         entry.trial.fate = "timed"
+        most = 2 * self.rules.duel * entry.trial.seconds
+        self.reserve = min(most, 0.1 * self.budget.seconds)
 
-    def _starts(self) -> Iterator[tuple[Candidate, int]]:
-        for candidate in starts(self.kernel, self.limits, self.budget.sketches):
-            yield candidate, -1
-
-    def _expand(self, beam: list[int]) -> Iterator[tuple[Candidate, int]]:
-        for number in beam:
-            self.expanded.add(number)
-            for found in moves(self.entries[number].candidate, self.limits):
-                if isinstance(found, tuple):
-                    self._refuse(*found, number)
-                else:
-                    yield found, number
+    def _moves(self, beam: list[int]) -> Iterator[tuple[Move, int]] | None:
+        """Return what to try next: moves of new entries, else pairs of moves of the first."""
+        fresh = [n for n in beam if n not in self.expanded]
+        if fresh:
+            self.expanded.update(fresh)
+            return ((move, n) for n in fresh
+                    for move in moves(self.gate.entries[n].candidate, self.limits))
+        first = beam[0]
+        if first in self.widened or self.gate.entries[first].candidate.recipe is None:
+            return None
+        self.widened.add(first)
+        return ((move, first) for move in pairs(self.gate.entries[first].candidate, self.limits))
 
     def _spent(self) -> bool:
-        return self.clock() - self.began >= self.budget.seconds
+        return self.clock() - self.began >= self.budget.seconds - self.reserve
 
-    # -- from candidates to code -------------------------------------------------------------
+    # -- one round ---------------------------------------------------------------------------
 
-    def _admit(self, candidates: Iterator[tuple[Candidate, int]], number: int) -> list[_Entry]:
-        """Deduplicate by nest and by Programs, filter, order by the model, cut to a round."""
-        ready: list[_Entry] = []
-        with self._time("lower"):
-            for candidate, parent in candidates:
-                if self._spent():
-                    break
-                entry = self._new(candidate, parent, number)
-                self._lower(entry)
-                if entry.trial.fate == "untried":
-                    ready.append(entry)
-        ready.sort(key=lambda e: (e.trial.cycles, e.trial.number))
-        best = min((e.trial.cycles for e in self.entries.values() if e.trial.samples),
-                   default=float("inf"))
-        least = min([best, *(e.trial.cycles for e in ready)])
-        fastest = min((e.trial.seconds for e in self.entries.values()), default=float("inf"))
-        kept = []
-        for entry in ready:
-            if entry.bound > fastest:
-                self._drop(entry, "filtered", "its instructions alone take longer than the best")
-            elif number and entry.trial.cycles > self.budget.slack * least:
-                self._drop(entry, "filtered", f"the model expects {entry.trial.cycles / least:.1f} "
-                                              "times the cycles of the best")
-            elif len(kept) >= self.budget.per_round:
-                self._drop(entry, "filtered", "behind the round's share in the model's order")
-            else:
-                kept.append(entry)
-        return kept
-
-    def _new(self, candidate: Candidate, parent: int, number: int) -> _Entry:
-        trial = Trial(len(self.record.trials), parent, number, candidate.label,
-                      alternative=candidate.alternative, schedule=str(candidate.schedule))
-        self.record.trials.append(trial)
-        self._count("candidates")
-        entry = self.entries[trial.number] = _Entry(trial, candidate)
-        return entry
-
-    def _refuse(self, label: str, reason: str, parent: int) -> None:
-        trial = Trial(len(self.record.trials), parent, self.record.trials[parent].round + 1, label,
-                      "illegal", reason)
-        self.record.trials.append(trial)
-        self._count("candidates")
-
-    def _lower(self, entry: _Entry) -> None:
-        """Lower and render an entry, or give it its fate."""
-        trial = entry.trial
-        try:
-            nest = entry.candidate.nest()
-            trial.nest = f"form {trial.alternative}\n{nest}"
-            if self._met(self.seen.nests, trial.nest, trial, "loops"):
-                return
-            self._count("distinct")
-            why = spills(nest, self.limits)
-            if why:
-                self._drop(entry, "filtered", why)
-                return
-            entry.lowered = lower(nest, self.limits)
-        except Illegal as reason:
-            self._drop(entry, "illegal", str(reason))
-            return
-        except TooLarge as reason:
-            self._drop(entry, "too_large", str(reason))
-            return
-        cost = estimate(entry.lowered.programs, entry.lowered.binding, self.limits)
-        trial.cycles, entry.bound = cost.cycles, cost.bound
-        entry.source = self.backend.render(entry.lowered.programs, entry.lowered.binding)
-        if not self._met(self.seen.programs, _digest(entry.source.encode()), trial, "Programs"):
-            self._count("programs")
-
-    def _met(self, seen: dict[str, int], key: str, trial: Trial, what: str) -> bool:
-        if key in seen:
-            trial.fate, trial.reason = "duplicate", f"the same {what} as {seen[key]}"
-            return True
-        seen[key] = trial.number
-        return False
-
-    def _drop(self, entry: _Entry, fate: str, reason: str) -> None:
-        entry.trial.fate, entry.trial.reason = fate, reason
-        if fate == "filtered":
-            self._count("filtered")
-
-    def _code(self, entry: _Entry, code: bytes) -> Code:
-        assert entry.lowered is not None
-        return Code(code, entry.lowered.binding, tuple(p.parallel for p in entry.lowered.programs))
-
-    # -- measuring ---------------------------------------------------------------------------
-
-    def _measure(self, entries: list[_Entry], number: int) -> None:
+    def _round(self, number: int, found: Iterator[tuple[Move, int]]) -> None:
         """Compile a round's entries, a batch at a time so that the budget is kept; time each."""
+        with self._time("lower"):
+            entries = self.gate.admit(found, number)
         for first in range(0, len(entries), BATCH):
             batch = entries[first:first + BATCH]
             if self._spent():
                 for entry in batch:
-                    self._drop(entry, "untried", "the budget was spent")
+                    drop(entry.trial, "untried", SPENT)
                 continue
             with self._time("compile"):
                 codes = self.measurer.compile([e.source for e in batch])
+            self.record.counts["compiled"] += len(batch)
             for entry, code in zip(batch, codes):
                 self._take_code(entry, code)
                 if self.watch is not None:
                     self.watch(self.record)
 
-    def _take_code(self, entry: _Entry, code: bytes | Failure) -> None:
-        self._count("compiled")
+    def _take_code(self, entry: Entry, code: bytes | Failure) -> None:
         if isinstance(code, Failure):
-            self._drop(entry, code.kind, code.reason)
-        elif not self._met(self.seen.objects, _digest(code), entry.trial, "object code"):
+            drop(entry.trial, code.kind, code.reason)
+        elif self.gate.new_object(entry, code):
             if self._spent():
-                self._drop(entry, "untried", "the budget was spent")
+                drop(entry.trial, "untried", SPENT)
             else:
                 self._try(entry, code)
 
-    def _try(self, entry: _Entry, code: bytes) -> None:
+    def _try(self, entry: Entry, code: bytes) -> None:
+        """Link a candidate and sample it, once if that is enough to see that it loses."""
         with self._time("link"):
-            handle = self.measurer.link(self._code(entry, code))
+            handle = self.measurer.link(entry.code(code))
         if isinstance(handle, Failure):
-            self._drop(entry, handle.kind, handle.reason)
+            drop(entry.trial, handle.kind, handle.reason)
             return
         entry.handle = handle
         best = min(t.seconds for t in self.record.trials)
@@ -286,56 +185,62 @@ class Search:
             return
         self._count("timed")
         if drop_early(entry.trial.seconds, best, self.rules):
-            entry.trial.fate = "slow"
-            entry.trial.reason = f"{entry.trial.seconds / best:.1f} times the best after one sample"
-            return
-        if self._take(entry, self.rules.samples - 1):
+            drop(entry.trial, "slow",
+                 f"{entry.trial.seconds / best:.1f} times the best after one sample")
+        elif self._take(entry, self.rules.samples - 1):
             entry.trial.fate = "timed"
 
-    def _take(self, entry: _Entry, count: int) -> bool:
+    def _take(self, entry: Entry, count: int) -> bool:
         """Add samples to an entry; False, with its fate, where it failed."""
         with self._time("sample"):
             for _ in range(count):
                 sample = self.measurer.sample(entry.handle)
                 if isinstance(sample, Failure):
                     entry.trial.samples.clear()
-                    self._drop(entry, sample.kind, sample.reason)
+                    drop(entry.trial, sample.kind, sample.reason)
                     return False
                 entry.trial.samples.append(sample)
         return True
 
+    # -- decisions ---------------------------------------------------------------------------
+
     def _best(self) -> list[int]:
         """Return the beam: the fastest entries by their least sample, given schedule included."""
-        timed = [e.trial for e in self.entries.values() if e.trial.fate == "timed"]
-        timed.sort(key=lambda t: (t.seconds, t.number))
+        timed = self._timed()
         return [t.number for t in timed[:self.budget.beam]]
+
+    def _timed(self) -> list[Trial]:
+        timed = [t for t in self.record.trials if t.fate == "timed"]
+        return sorted(timed, key=lambda t: (t.seconds, t.number))
 
     def _judge(self, first: int, beam: list[int]) -> tuple[bool, str]:
         """Return whether a round progressed beyond noise, and the words for it."""
         fastest = beam[0]
         if fastest == first:
             return False, "no candidate was faster"
-        new, old = self.entries[fastest], self.entries[first]
+        new, old = self.gate.entries[fastest], self.gate.entries[first]
         if progressed(new.trial.samples, old.trial.samples, self.rules):
             return True, f"{fastest} is faster than {first} beyond noise"
-        verdict, ratio = self._alternate(new, old)[:2]
+        verdict, ratio, _, _ = self._alternate(new, old, self.rules.duel)
         if verdict == "a" and ratio > 1 + self.rules.least_share:
             return True, f"{fastest} won {first} by {ratio:.3f} in alternation"
         return False, f"{fastest} did not beat {first} in alternation (ratio {ratio:.3f})"
 
-    def _alternate(self, a: _Entry, b: _Entry) -> tuple[str, float, float, float]:
-        """Alternate samples of two entries; see `decide.duel`."""
-        def taker(entry: _Entry) -> Callable[[], float]:
+    def _alternate(self, a: Entry, b: Entry, most: int) -> tuple[str, float, float, float]:
+        """Alternate samples of two entries, up to `most` pairs; see `decide.duel`.
+
+        Raises BackendError where one fails to run again.
+        """
+        def taker(entry: Entry) -> Callable[[], float]:
             def take() -> float:
                 if not self._take(entry, 1):
                     raise BackendError(f"search: cannot time candidate {entry.trial.number} again "
                                        f"({entry.trial.reason})")
                 return entry.trial.samples[-1]
             return take
-        far = min(b.trial.samples) > self.rules.early_stop * max(a.trial.samples)
-        if far:  # two more pairs are enough
-            return duel(taker(a), taker(b), replace(self.rules, duel=2), 2)
-        return duel(taker(a), taker(b), self.rules)
+        if min(b.trial.samples) > self.rules.early_stop * max(a.trial.samples):
+            most = min(most, 2)  # two more pairs are enough
+        return duel(taker(a), taker(b), replace(self.rules, duel=most), min(most, 6))
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -345,21 +250,67 @@ class Search:
             self.watch(self.record)
 
     def _finish(self) -> None:
-        """Name the winner: the fastest, unless the given schedule stands in a last alternation."""
-        self.record.seconds["total"] = self.clock() - self.began
-        beam = self._best()
+        """Name the winner: the first of the final heat, unless it does not beat the given one."""
         self.record.winner = 0
-        for number in beam:
-            if number == 0:
+        try:
+            order = self._heat()
+            while order and order[0]:
+                entry = self.gate.entries[order.pop(0)]
+                try:
+                    self.record.duel = self._alternate(entry, self.gate.entries[0], self._pairs(entry))
+                except BackendError:
+                    continue  # it failed: the next one's turn
+                if self.record.duel[0] == "a":
+                    self.record.winner = entry.trial.number
                 break
-            try:
-                self.record.duel = self._alternate(self.entries[number], self.entries[0])
-            except (BackendError, KeyboardInterrupt):
-                continue
-            if self.record.duel[0] == "a":
-                self.record.winner = number
-            break
+        except KeyboardInterrupt:
+            self.record.why = "interrupted"
+        if not self.record.winner and self.record.why == "interrupted":
+            self._believe()
         self.record.seconds["total"] = self.clock() - self.began
+
+    def _heat(self) -> list[int]:
+        """Return the beam in the order of samples taken in turns: the least of few flatters."""
+        beam = self._best()
+        if not beam or self.record.why == "interrupted":
+            return beam
+        near = [n for n in beam if self.record.trials[n].seconds
+                <= (1 + self.rules.heat_share) * self.record.trials[beam[0]].seconds]
+        if len(near) < 2:
+            return beam
+        taken: dict[int, list[float]] = {n: [] for n in near}
+        for turn in range(self.rules.heat):
+            if self._over(0.5):
+                break
+            for n in near if turn % 2 else near[::-1]:
+                if n in taken:
+                    if self._take(self.gate.entries[n], 1):
+                        taken[n].append(self.record.trials[n].samples[-1])
+                    else:
+                        del taken[n]
+        rank = sorted((typical(s) if s else self.record.trials[n].seconds, n)
+                      for n, s in taken.items())
+        order = [n for _, n in rank]
+        return order + [n for n in beam if n not in near]
+
+    def _over(self, share: float) -> bool:
+        """Return whether all but a share of the reserve is used up."""
+        left = self.budget.seconds - (self.clock() - self.began)
+        return left < share * self.reserve
+
+    def _pairs(self, entry: Entry) -> int:
+        """Return how many pairs the last alternation can afford, at least 2."""
+        left = self.budget.seconds * 1.03 - (self.clock() - self.began)
+        if self.record.why == "interrupted":
+            left = min(left, PATIENCE)
+        each = entry.trial.seconds + self.record.trials[0].seconds
+        return max(2, min(self.rules.duel, int(left / each)))
+
+    def _believe(self) -> None:
+        """Take the fastest where an interrupt left no time to alternate, if its samples are clear."""
+        best = self._timed()[0]
+        if progressed(best.samples, self.record.trials[0].samples, self.rules):
+            self.record.winner = best.number
 
     def _count(self, name: str) -> None:
         self.record.counts[name] += 1
@@ -382,7 +333,3 @@ def search(kernel: Kernel, start: Schedule, backend: Backend, limits: Limits, me
     where `start` itself cannot be run.
     """
     return Search(kernel, start, backend, limits, measurer, budget, clock, **options).run()
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

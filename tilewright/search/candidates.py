@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
-from tilewright.actions import ACTIONS, Nest, Recipe, Schedule, default_recipe
+from tilewright.actions import ACTIONS, Action, Nest, Recipe, Schedule, default_recipe
 from tilewright.actions.nest import nominal
+from tilewright.actions.sketches import Sketch
 from tilewright.actions.sketches.contraction import Contraction
 from tilewright.actions.sketches.pointwise import Pointwise, Transpose
 from tilewright.actions.sketches.reduction import Reduction, Rows
@@ -15,18 +16,23 @@ from tilewright.fusion.alternatives import alternatives
 from tilewright.kernel import Kernel
 from tilewright.limits import Limits
 
+# what a recipe's own parameters reach
+_PARAMETERS = ("Split", "Reorder", "Parallel", "Vectorize", "StreamStore")
+_UNBOUNDED = 1 << 30
+
 
 @dataclass(frozen=True)
 class Candidate:
     """A form of the kernel and a schedule of it.
 
-    `recipe` holds the parameters that made the schedule, before `extra` actions were added to it.
+    `recipe` holds the parameters that made the schedule's first actions; `extra` follow them.
     """
 
     alternative: int  # 0: the kernel itself; n: the n-th of its alternatives
     kernel: Kernel = field(repr=False)
     schedule: Schedule
     recipe: Recipe | None = None
+    extra: tuple[Action, ...] = ()
     label: str = field(default="", compare=False)
 
     def nest(self) -> Nest:
@@ -34,40 +40,40 @@ class Candidate:
         return self.schedule.apply(self.kernel)
 
 
+Move = Candidate | tuple[str, str]  # (label, reason) of a move that is illegal
+
+
 def forms(kernel: Kernel, limits: Limits) -> list[Kernel]:
     """Return the kernel and its alternatives, in the order that `Candidate.alternative` counts."""
     return [kernel, *alternatives(kernel, limits)]
 
 
-def starts(kernel: Kernel, limits: Limits, sketches: str = "default") -> list[Candidate]:
-    """Return what a search looks at first, besides the given schedule.
+def starts(kernel: Kernel, limits: Limits, sketches: str = "default") -> Iterator[Move]:
+    """Yield what a search looks at first, besides the given schedule.
 
     sketches: "default", each form's sketches with the model's parameters; "bare", with the
     smallest parameters; "none". Plain loops always.
     """
-    found = []
     for number, form in enumerate(forms(kernel, limits)):
-        found.append(Candidate(number, form, Schedule(), None, "plain loops"))
+        plain = Candidate(number, form, Schedule(), label="plain loops")
+        yield plain
         if sketches != "none":
             recipe = default_recipe(form, limits)
             if sketches == "bare":
                 recipe = bare(recipe)
-            try:
-                found.append(Candidate(number, form, recipe.schedule(form, limits), recipe,
-                                       f"{sketches} sketches"))
-            except Illegal:
-                continue
-    return found
+            yield _with_recipe(plain, recipe, f"{sketches} sketches", limits)
 
 
 def bare(recipe: Recipe) -> Recipe:
     """Return a recipe with every parameter at its smallest."""
-    small = []
+    small: list[Sketch] = []
     for sketch in recipe.sketches:
         if isinstance(sketch, Contraction):
-            small.append(replace(sketch, rows=1, vectors=1, block=1 << 30, steps=1 << 30,
+            small.append(replace(sketch, rows=1, vectors=1, block=_UNBOUNDED, steps=_UNBOUNDED,
                                  pack=False, pack_rows=""))
-        elif isinstance(sketch, (Pointwise, Reduction)):
+        elif isinstance(sketch, Reduction):
+            small.append(replace(sketch, copies=1, block=0))
+        elif isinstance(sketch, Pointwise):
             small.append(replace(sketch, copies=1))
         elif isinstance(sketch, Transpose):
             small.append(Pointwise(sketch.stage, sketch.vector, sketch.lanes, 1))
@@ -78,36 +84,103 @@ def bare(recipe: Recipe) -> Recipe:
     return replace(recipe, sketches=tuple(small), parallel=False, stream=())
 
 
-def moves(candidate: Candidate, limits: Limits) -> Iterator[Candidate | tuple[str, str]]:
-    """Yield the neighbours of a candidate; (label, reason) for one that is illegal.
+def moves(candidate: Candidate, limits: Limits) -> Iterator[Move]:
+    """Yield the neighbours of a candidate.
 
-    Parameters of its recipe move by one step; single actions are added to its schedule.
+    Parameters of its recipe move by one step, or several of one kind; actions are added to its
+    schedule.
     """
     if candidate.recipe is not None:
-        for recipe in candidate.recipe.neighbours(candidate.kernel, limits):
-            label = _difference(candidate.recipe, recipe)
-            try:
-                yield replace(candidate, schedule=recipe.schedule(candidate.kernel, limits),
-                              recipe=recipe, label=label)
-            except Illegal as reason:
-                yield label, str(reason)
+        for recipe in near(candidate.recipe, candidate.kernel, limits):
+            yield _with_recipe(candidate, recipe, _difference(candidate.recipe, recipe), limits)
     yield from _single_actions(candidate, limits)
 
 
-def _single_actions(candidate: Candidate, limits: Limits) -> Iterator[Candidate | tuple[str, str]]:
+def pairs(candidate: Candidate, limits: Limits) -> Iterator[Move]:
+    """Yield the candidate with two parameters moved: ways out where each alone is worse."""
+    first = candidate.recipe
+    if first is None:
+        return
+    met = {str(first), *map(str, near(first, candidate.kernel, limits))}
+    for one in first.neighbours(candidate.kernel, limits):
+        try:
+            found = list(one.neighbours(candidate.kernel, limits))
+        except Illegal:
+            continue
+        for two in found:
+            if str(two) not in met:
+                met.add(str(two))
+                yield _with_recipe(candidate, two, _difference(first, two), limits)
+
+
+def near(recipe: Recipe, kernel: Kernel, limits: Limits) -> list[Recipe]:
+    """Return the recipe's neighbours, each once, and those two and four steps on.
+
+    A step on repeats what a move did to a number: by the same difference, or the same ratio.
+    """
+    found: dict[str, Recipe] = {}
+    for moved in recipe.neighbours(kernel, limits):
+        found.setdefault(str(moved), moved)
+    for moved in list(found.values()):
+        for further in _further(recipe, moved):
+            found.setdefault(str(further), further)
+    found.pop(str(recipe), None)
+    return list(found.values())
+
+
+def _further(old: Recipe, new: Recipe) -> Iterator[Recipe]:
+    changed = [i for i, (a, b) in enumerate(zip(old.sketches, new.sketches)) if a != b]
+    if len(changed) != 1:
+        return
+    (place,) = changed
+    before, after = old.sketches[place], new.sketches[place]
+    if type(before) is not type(after):
+        return
+    numbers = {}
+    for name in (f.name for f in fields(after)):
+        a, b = getattr(before, name), getattr(after, name)
+        if a != b:
+            if type(a) is not int or type(b) is not int:
+                return
+            numbers[name] = (a, b)
+    for steps in (2, 4):
+        values = {n: _step_on(a, b, steps) for n, (a, b) in numbers.items()}
+        if all(v >= 1 for v in values.values()):
+            sketch = replace(after, **values)  # type: ignore[arg-type]
+            yield replace(new, sketches=(*new.sketches[:place], sketch, *new.sketches[place + 1:]))
+
+
+def _step_on(before: int, after: int, steps: int) -> int:
+    """Return where `steps` moves like that from `before` to `after` lead: 8, 16 -> 32, 128."""
+    if before > 0 and after % before == 0 and after // before == 2:
+        return before * 2 ** steps
+    if after > 0 and before % after == 0 and before // after == 2:
+        return before // 2 ** steps
+    return before + (after - before) * steps
+
+
+def _with_recipe(candidate: Candidate, recipe: Recipe, label: str, limits: Limits) -> Move:
+    try:
+        schedule = recipe.schedule(candidate.kernel, limits).then(*candidate.extra)
+    except Illegal as reason:
+        return label, str(reason)
+    return replace(candidate, schedule=schedule, recipe=recipe, label=label)
+
+
+def _single_actions(candidate: Candidate, limits: Limits) -> Iterator[Move]:
     nest = candidate.nest()
-    scheduled = candidate.recipe is not None
     for name, kind in ACTIONS.items():
-        if scheduled and name in ("Split", "Reorder", "Parallel", "Vectorize"):
-            continue  # the recipe's own parameters reach these
+        if candidate.recipe is not None and name in _PARAMETERS:
+            continue
         for action in kind.candidates(nest, limits):
             label = f"+ {action}"
             try:
                 action.apply(nest)
-                yield replace(candidate, schedule=candidate.schedule.then(action), recipe=None,
-                              label=label)
             except Illegal as reason:
                 yield label, str(reason)
+                continue
+            yield replace(candidate, schedule=candidate.schedule.then(action),
+                          extra=(*candidate.extra, action), label=label)
 
 
 def _difference(old: Recipe, new: Recipe) -> str:
@@ -137,5 +210,3 @@ def spills(nest: Nest, limits: Limits) -> str:
         if registers > limits.registers:
             return f"{stage.name} needs {registers} registers of {limits.registers}"
     return ""
-
-

@@ -16,6 +16,7 @@ class Rules:
     least_seconds     progress smaller than this is none
     least_share       progress smaller than this share of the time is none
     duel              the most pairs of samples when two candidates alternate
+    heat, heat_share  samples in turns of the last entries within this share of the fastest
     dry_rounds        rounds in a row without progress that end the search
     """
 
@@ -24,6 +25,8 @@ class Rules:
     least_seconds: float = 0.0
     least_share: float = 0.01
     duel: int = 15
+    heat: int = 7
+    heat_share: float = 0.1
     dry_rounds: int = 2
 
 
@@ -39,6 +42,12 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         below += math.comb(n, rank) * 0.5 ** n
     rank = max(rank, 0)
     return ordered[rank], ordered[n - 1 - rank]
+
+
+def typical(samples: Sequence[float]) -> float:
+    """Return the lower quartile: what only ever delays hardly moves it, one lucky run neither."""
+    ordered = sorted(samples)
+    return ordered[len(ordered) // 4]
 
 
 def progressed(fastest: Sequence[float], first: Sequence[float], rules: Rules) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilewright.actions import Nest
 from tilewright.limits import Limits
-from tilewright.program import Binding, If, Instr, Loop, Program
+from tilewright.program import If, Instr, Loop, Program
+from tilewright.search.traffic import blend, memory_cycles
 
 WIDTH = 6.0  # instructions a cycle
 LATENCY = 4.0  # cycles between dependent floating-point operations
@@ -55,8 +57,8 @@ class Estimate:
     instructions: float = field(default=0.0, compare=False)
 
 
-def estimate(programs: tuple[Program, ...], binding: Binding, limits: Limits) -> Estimate:
-    """Return the cost of a kernel's Programs on `limits.threads` workers."""
+def estimate(programs: tuple[Program, ...], nest: Nest, limits: Limits) -> Estimate:
+    """Return the cost of a nest's Programs on `limits.threads` workers, its memory's included."""
     cycles = 0.0
     instructions = 0.0
     for program in programs:
@@ -64,6 +66,7 @@ def estimate(programs: tuple[Program, ...], binding: Binding, limits: Limits) ->
         share = limits.threads if program.parallel else 1
         cycles += count.cycles / share
         instructions += count.total / share
+    cycles = blend(cycles, memory_cycles(nest, limits))
     return Estimate(cycles, instructions / (WIDTH + 2) / FASTEST_HZ, instructions)
 
 

@@ -78,8 +78,8 @@ def _tip(trial: Trial) -> str:
 
 def _cards(record: Record) -> str:
     counts, spent = record.counts, record.seconds.get("total", 0.0)
-    cards = [(_time(record.start.seconds) if record.start.samples else "?", "the given schedule", ""),
-             (_time(record.best.seconds) if record.best.samples else "?", "the winner", ""),
+    given, best = (_time(t.seconds) if t.samples else "?" for t in (record.start, record.best))
+    cards = [(given, "the given schedule", ""), (best, "the winner", ""),
              (f"{record.gain:.3g}&times;", "as fast", "win" if record.winner else ""),
              (f"{counts.get('candidates', 0)}", f"candidates, {counts.get('distinct', 0)} "
                                                 "distinct", ""),
@@ -232,8 +232,8 @@ def page(record: Record, name: str = "") -> str:
     title = escape(name or record.kernel.splitlines()[0])
     sections = (
         ("Time against candidates", "Each dot is a candidate that ran; the line is the best so "
-         "far, the dashed one the given schedule. Green won, blue was in a beam. What is over 8 times "
-         "as slow as the best is drawn at the upper edge.",
+         "far, the dashed one the given schedule. Green won, blue was in a beam. What took more "
+         f"than {CEILING:g} times the best is drawn at the upper edge.",
          _scatter(record)),
         ("The tree of rounds", "The fastest candidates of each round, joined to what they were a "
          "move from; the green path leads to the winner.", _tree(record) + _decisions(record)),

@@ -19,6 +19,7 @@ class Trial:
     round            0 for the starts
     label            the move
     fate             one of FATES; reason says why
+    cycles, expected the model's, and the seconds that they stand for
     samples          seconds, as taken
     """
 
@@ -32,6 +33,7 @@ class Trial:
     schedule: str = ""
     nest: str = ""
     cycles: float = 0.0
+    expected: float = 0.0
     samples: list[float] = field(default_factory=list)
 
     @property
@@ -59,7 +61,8 @@ class Round:
 class Record:
     """A finished search. `winner` is a trial's number; 0 is the given schedule.
 
-    counts   candidates, distinct (by nest), programs (distinct), compiled, timed, filtered
+    counts   candidates, distinct (by nest), programs (distinct, of those that passed the filters),
+             compiled, timed, filtered
     seconds  by activity: lower, compile, link, sample, total
     """
 

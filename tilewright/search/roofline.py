@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends import Backend, backend
-from tilewright.search import sweeps
 from tilewright.dtypes import float32
 from tilewright.program import Program
 from tilewright.runtime import Launch, Segment, Storage, allocator, time_frame
+from tilewright.search import sweeps
 
 FILE = "limits.json"
-FEW_SIZES = (1 << 20, 8 << 20, 64 << 20)
+FEW_SIZES = (256 << 10, 1 << 20, 8 << 20, 64 << 20)
 SIZES = (256 << 10, 1 << 20, 8 << 20, 64 << 20, 192 << 20)  # bytes: L2, L3 and memory
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -29,6 +28,7 @@ from tilewright.worker.values import (
 )
 
 _ZONE = 64  # bytes after every written buffer that must stay as they are
+_LOOKS = 3  # at how often a short run must repeat to fill a sample
 _PERTURBED = 2  # runs with other last bits, to learn how well-conditioned a kernel is
 _OTHERS, _THREAD = 256 << 20, 80 << 20  # bytes mapped for code; for a thread's stack and arena
 
@@ -245,11 +245,12 @@ class Bench:
 
     def _calibrate(self, linked: _Linked) -> float:
         """Set how often one sample repeats the run; return the seconds of one run."""
-        start = time.perf_counter()
-        span = float(linked.frame.time(1)[0])
-        if span < LEAST_SPAN and time.perf_counter() - start < 1:
-            span = float(linked.frame.time(1, 4)[0])  # the first look may still be cold
-        linked.inner = max(1, ceil(LEAST_SPAN / max(span, 1e-9)))
+        span, linked.inner = float(linked.frame.time(1)[0]), 1
+        for _ in range(_LOOKS):  # the first ones may still be cold
+            if span * linked.inner >= LEAST_SPAN:
+                break
+            linked.inner = ceil(LEAST_SPAN / max(span, 1e-9))
+            span = float(linked.frame.time(1, linked.inner)[0])
         return span
 
 

@@ -52,12 +52,15 @@ def analyse(draft: Draft, stage: Stage, limits: Limits) -> Shape | None:
     free = [a for a in stage.axes("free") if a in loops and draft.size(loops[a]) > 1]
     sided = [a for a in free if (a in used[0]) != (a in used[1])]
     batch = tuple(a for a in free if a in used[0] and a in used[1])
+    _, stores = accesses(draft.kernel, stage)
+    unit = {a for a in sided if any(s.stride(a) == 1 for s in stores)}
     best: Shape | None = None
     for vector in reversed(sided):
         columns = 0 if vector in used[0] else 1
         rows = [a for a in sided if a not in used[columns]]
         if rows:
-            row = max(rows, key=lambda a: draft.size(loops[a]))
+            row = max(rows, key=lambda a: (draft.size(loops[a]) >= 8, a in unit,
+                                           draft.size(loops[a])))
             shape = Shape("ab"[columns], vector, row, tuple(a for a in rows if a != row),
                           tuple(a for a in sided if a in used[columns] and a != vector),
                           batch, stage.axes("reduce"))
@@ -125,9 +128,13 @@ class Contraction(Sketch):
                      *[loops[a] for a in shape.other_rows], row0, *near, block1, *walk,
                      row1, jam, lane])
         if self.pack:
-            batch = loops[shape.batch[-1]] if shape.batch else None
-            at = (far_steps or [block0])[-1] or (far[-1] if far else batch) or "root"
             inside = [x for x in (*near, block1, *walk, jam, lane) if x is not None]
+            outer = [*[loops[a] for a in shape.batch], *far, *filter(None, (block0,)), *far_steps]
+            at, repeated = _head(draft, stage, shape.columns)
+            if repeated:
+                inside = [*outer, *inside]
+            elif outer:
+                at = outer[-1]
             _pack(draft, stage, shape, inside, at, lanes)
         if self.pack_rows and row0 is not None:
             _pack_rows(draft, stage, shape, row0, [*walk, row1], self.pack_rows)
@@ -258,6 +265,29 @@ def _overlaps(draft: Draft, load: Access, axes: tuple[str, ...]) -> bool:
             return True
         reach += stride * (size - 1)
     return False
+
+
+def in_one_factor(stage: Stage, axis: str) -> bool:
+    """Return whether an axis is a row or a column of a contraction."""
+    if not stage.is_contraction or stage.role.get(axis) != "free":
+        return False
+    factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
+    return sum(axis in symbols_of(f) for f in factors) == 1
+
+
+def _head(draft: Draft, stage: Stage, letter: str) -> tuple[str, bool]:
+    """Return the innermost loop around several stages on which a factor depends, or root.
+
+    And whether other loops inside of it repeat the whole factor.
+    """
+    around = [p.name for p in draft.nest.paths[stage.name]]
+    around = around[:len(around) - len(draft.loops(stage.name))]
+    factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
+    used = symbols_of(factors["ab".index(letter)])
+    needed = [n for n, name in enumerate(around) if set(draft.nest.axes_of(name)) & used]
+    if not needed:
+        return "root", bool(around)
+    return around[needed[-1]], needed[-1] < len(around) - 1
 
 
 def _divide_columns(draft: Draft, stage: Stage, shape: Shape, loops: dict[str, str], pack: bool,

@@ -12,18 +12,20 @@ from tilewright.actions.place import Place
 from tilewright.actions.reorder import Reorder
 from tilewright.actions.schedule import Schedule
 from tilewright.actions.sketches.base import Sketch, lanes_of
-from tilewright.actions.sketches.contraction import sketch_contraction
+from tilewright.actions.sketches.contraction import analyse, in_one_factor, sketch_contraction
 from tilewright.actions.sketches.draft import Draft
 from tilewright.actions.sketches.pointwise import sketch_pointwise
 from tilewright.actions.sketches.reduction import sketch_reduction
 from tilewright.actions.stream import StreamStore
 from tilewright.errors import Illegal
+from tilewright.index import symbols
 from tilewright.kernel import Kernel, Stage
 from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
 # values computed by a kernel from which waking the other workers pays (some 20 microseconds)
 PARALLEL_WORK = 1 << 18
+MOST_ROWS = 64  # of a block that stages walk one after the other
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,14 @@ def open_axis(draft: Draft, axis: str, size: int) -> None:
     """Give each stage loops of its own over the inner `size` iterations of a shared axis.
 
     for i: {s0: for k ..} {s1: ..}  ->  for i.0: {for k: for i.1 ..} {for i.1 ..}
+
+    What follows a contraction of which the axis is a row, up to the next, goes on sharing them.
     """
     stages = [s for s in leaves((draft.nest.loop(axis, "open"),))]
+    tiled = [n for n, s in enumerate(stages) if in_one_factor(draft.kernel.stage[s], axis)]
+    if tiled:
+        last = tiled[-1] if len(tiled) > 1 else len(stages)
+        stages = [s for n, s in enumerate(stages) if n in tiled or not tiled[0] < n < last]
     outer, _ = draft.split(axis, size)
     if outer is None:
         path = [p.name for p in draft.nest.paths[axis]]
@@ -130,16 +138,47 @@ def open_axis(draft: Draft, axis: str, size: int) -> None:
 
 
 def _axis_to_open(draft: Draft, limits: Limits) -> tuple[str, int] | None:
-    """Return the innermost shared axis along which memory is contiguous, and a vector's size.
+    """Return the shared axis to give every stage a part of, and how much of it.
 
-    Only where some stage's own axes leave its memory strided.
+    A block of rows where a contraction would have none of its own; else the innermost axis along
+    which memory is contiguous, a vector of it, where some stage's own axes leave memory strided.
     """
+    rows = _rows_to_open(draft, limits)
+    if rows is not None:
+        return rows
     for loop in reversed(_shared_loops(draft)):
         stages = [draft.kernel.stage[s] for s in leaves((loop,))]
         if any(_contiguous(draft, s, loop.name) for s in stages):
             lanes = min(lanes_of(s, limits) for s in stages)
             return (loop.name, lanes) if draft.size(loop.name) >= lanes else None
     return None
+
+
+def _rows_to_open(draft: Draft, limits: Limits) -> tuple[str, int] | None:
+    """Return the shared axis of a contraction's rows, and how many keep scratch in half of L2."""
+    for loop in reversed(_shared_loops(draft)):
+        for name in leaves((loop,)):
+            stage = draft.kernel.stage[name]
+            if in_one_factor(stage, loop.name) and analyse(draft, stage, limits) is None:
+                held = _bytes_held(draft, loop)
+                size = min(MOST_ROWS, draft.size(loop.name), max(limits.l2 // 2 // held, 1))
+                return loop.name, 1 << (size.bit_length() - 1)
+    return None
+
+
+def _bytes_held(draft: Draft, loop: Loop) -> int:
+    """Return the bytes of scratch that one iteration of a loop hands over between its stages."""
+    shared = {p.name for p in draft.nest.paths[loop.name]}
+    stages = [draft.kernel.stage[s] for s in leaves((loop,))]
+    total = 0
+    for store in (s for stage in stages for s in stage.stores):
+        buffer = draft.kernel.buffer[store.buffer]
+        if buffer.kind == "scratch":
+            size = buffer.dtype.itemsize
+            for e, extent in zip(store.index, buffer.shape):
+                size *= 1 if {s.name for s in symbols(e)} <= shared else int(extent)
+            total += size
+    return max(total, 1)
 
 
 def _shared_loops(draft: Draft) -> list[Loop]:

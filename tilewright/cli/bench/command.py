@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -14,10 +17,11 @@ from tilewright import config
 from tilewright.cli import machine
 from tilewright.cli.bench.cases import SUITES, Case, select
 from tilewright.cli.bench.libraries import PEERS, Library, Tilewright, installed
-from tilewright.search.roofline import measure_limits
 from tilewright.cli.bench.page import page
 from tilewright.cli.bench.report import Report, table
-from tilewright.cli.bench.run import Effort, run
+from tilewright.cli.bench.run import Effort, Searching, run
+from tilewright.plan.recorded import opened
+from tilewright.search.roofline import measure_limits
 
 
 def choose_peers(names: tuple[str, ...]) -> list[Library]:
@@ -41,7 +45,7 @@ def _progress(console: Console) -> Progress:
 
 
 def measure(suite: str, cases: list[Case], threads: int, peers: list[Library], effort: Effort,
-            console: Console) -> Report:
+            console: Console, searching: Searching | None = None) -> Report:
     """Measure the machine's limits and every case, with a progress bar on `console`."""
     with _progress(console) as progress:
         task = progress.add_task("limits of this machine", total=len(cases))
@@ -53,9 +57,26 @@ def measure(suite: str, cases: list[Case], threads: int, peers: list[Library], e
         limits = measure_limits(threads, progress=lambda text: show(f"limits: {text}"))
         facts = {**machine.describe(), "tilewright": tw.__version__}
         report = Report(facts, limits, {p.name: p.version for p in peers})
-        run(suite, cases, threads, peers, report, effort, lambda n, case: show(case.name, n))
+        run(suite, cases, threads, peers, report, effort, lambda n, case: show(case.name, n),
+            searching)
         show("done", len(cases))
     return report
+
+
+@contextmanager
+def searching_in(beam: int, seconds: float, keep: bool) -> Iterator[Searching | None]:
+    """Give what `--beam` asks for, over records of its own unless they are to be kept."""
+    if not beam:
+        yield None
+    elif keep:
+        yield Searching(beam, seconds, config.current().cache_dir)
+    else:
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            try:
+                yield Searching(beam, seconds, directory)
+            finally:
+                opened.close(directory)
 
 
 def _print(report: Report, console: Console) -> None:
@@ -73,6 +94,9 @@ def _print(report: Report, console: Console) -> None:
         highlight=False)
     for peer, mean in report.means().items():
         console.print(f"geometric mean {peer}/ours: [bold]{mean:.2f}[/]", highlight=False)
+    if report.searched:
+        console.print(f"geometric mean ours/searched: [bold]{report.gain():.2f}[/]",
+                      highlight=False)
 
 
 @click.command()
@@ -85,15 +109,23 @@ def _print(report: Report, console: Console) -> None:
               help="A library to compare with; may be repeated.  [default: all installed]")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="Time for each case and peer.")
+@click.option("--beam", default=0, metavar="N", type=click.IntRange(0),
+              help="Search each case with beams of N, and time what was found too.")
+@click.option("--search-seconds", default=20.0, show_default=True,
+              type=click.FloatRange(0, min_open=True), help="Time for the search of each case.")
+@click.option("--keep-records", is_flag=True,
+              help="Record what is found, and use what was recorded.")
 @click.option("--quick", is_flag=True, help="NumPy only and few samples: about a minute.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path))
 def bench(suite: str, threads: int | None, pattern: str, names: tuple[str, ...], seconds: float,
-          quick: bool, json_file: Path | None, html_file: Path | None) -> None:
+          beam: int, search_seconds: float, keep_records: bool, quick: bool,
+          json_file: Path | None, html_file: Path | None) -> None:
     """Time tilewright against other libraries and against this machine's limits.
 
     Values are checked against NumPy in float64 before anything is timed. Both sides run in this
-    process, in turn, with as many threads.
+    process, in turn, with as many threads. Ours runs by its default rules; with --beam it is
+    searched besides, and what was found is timed against the default.
     """
     cases = select(suite, pattern)
     if not cases:
@@ -103,9 +135,10 @@ def bench(suite: str, threads: int | None, pattern: str, names: tuple[str, ...],
     console = machine.console()
     before = config.get_num_threads()
     try:
-        with machine.bound_to(threads):
+        with machine.bound_to(threads), searching_in(
+                beam, search_seconds, keep_records) as searching:
             peers = choose_peers(names or (("numpy",) if quick else ()))
-            report = measure(suite, cases, threads, peers, effort, console)
+            report = measure(suite, cases, threads, peers, effort, console, searching)
     finally:
         Tilewright().set_threads(before)
     _print(report, console)

@@ -105,16 +105,27 @@ def _limit_section(report: Report) -> str:
     seen: dict[str, Row] = {}
     for r in report.rows:
         seen.setdefault(r.case, r)
+    heads = "<th>searched</th><th>gain</th><th>share</th>" if report.searched else ""
     lines = "".join(
         f"<tr><td>{escape(r.case)}</td><td>{seconds(r.ours_s)}</td><td>{r.gbps:.1f}</td>"
         f"<td>{r.gflops:.1f}</td><td>{r.limit_share:.0%}</td>"
-        f'<td class="chart">{_limit_bar(r.limit_share)}</td></tr>' for r in seen.values())
+        f"{_searched_cells(r) if report.searched else ''}"
+        f'<td class="chart">{_limit_bar(r.searched_limit_share or r.limit_share)}</td></tr>'
+        for r in seen.values())
     return ("<h2>Against the machine</h2>"
             '<p class="soft">The least time that the bytes and FLOP of a case need here, over the '
             "time taken. Bandwidth and arithmetic were measured in the same run.</p>"
             '<div class="scroll"><table><thead><tr><th>case</th><th>ours</th><th>GB/s</th>'
-            '<th>GFLOP/s</th><th>share</th><th class="chart">share of the limit</th></tr></thead>'
-            f"<tbody>{lines}</tbody></table></div>")
+            f'<th>GFLOP/s</th><th>share</th>{heads}<th class="chart">share of the limit</th></tr>'
+            f"</thead><tbody>{lines}</tbody></table></div>")
+
+
+def _searched_cells(row: Row) -> str:
+    if row.searched_s is None or row.searched_ratio is None:
+        return "<td></td>" * 3
+    kind = "fast" if row.searched_ratio >= 1.02 else "slow" if row.searched_ratio < 0.98 else ""
+    return (f"<td>{seconds(row.searched_s)}</td><td class=\"{kind}\">{row.searched_ratio:.2f}</td>"
+            f"<td>{row.searched_limit_share:.0%}</td>")
 
 
 def _cards(report: Report) -> str:

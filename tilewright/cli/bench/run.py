@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from tilewright.cli.bench.cases import Case
 from tilewright.cli.bench.libraries import Library, NumPy, Tilewright
-from tilewright.search.roofline import MachineLimits
 from tilewright.cli.bench.measure import compare
-from tilewright.cli.bench.report import Problem, Report, Row
+from tilewright.cli.bench.report import Problem, Report, Row, Searched
+from tilewright.config import Tune, using
+from tilewright.plan.tuning import Tuner, tuning
+from tilewright.search.roofline import MachineLimits
 
 
 class WrongValues(Exception):
@@ -25,6 +29,15 @@ class Effort:
     seconds: float = 1.0
     least: int = 5
     most: int = 101
+
+
+@dataclass(frozen=True)
+class Searching:
+    """How to search each case: beam, seconds for it, and the directory that keeps the records."""
+
+    beam: int
+    seconds: float
+    directory: Path
 
 
 @dataclass(frozen=True)
@@ -69,14 +82,41 @@ def prepare(case: Case, library: Library, inputs: Sequence[np.ndarray], expected
 
 
 def make_row(suite: str, case: Case, threads: int, peer: Library, ours: Prepared, theirs: Prepared,
-             traffic: tuple[int, int], limits: MachineLimits, effort: Effort) -> Row:
+             traffic: tuple[int, int], limits: MachineLimits, effort: Effort,
+             searched: Searched | None = None) -> Row:
     """Time one case against one peer. `traffic`: bytes read and written at least."""
     with np.errstate(all="ignore"):
         pair = compare(ours.call, theirs.call, effort.seconds, effort.least, effort.most)
     floor = limits.floor(*traffic, case.flops)
     return Row(suite, case.name, "cpu", threads, peer.name, pair.ours, pair.peer, pair.ratio,
                (pair.low, pair.high), pair.spread, pair.pairs, sum(traffic) / pair.ours / 1e9,
-               case.flops / pair.ours / 1e9, floor / pair.ours)
+               case.flops / pair.ours / 1e9, floor / pair.ours,
+               **(searched.columns(floor) if searched else {}))
+
+
+def search_case(case: Case, searching: Searching, inputs: Sequence[np.ndarray],
+                expected: np.ndarray, effort: Effort) -> Searched:
+    """Search a case's kernels and time it against the same case as it is by default.
+
+    Raises WrongValues if the searched kernels' values are wrong.
+    """
+    library = Tilewright()
+    arguments = [library.asarray(a) for a in inputs]
+    compiled = library.compile(lambda *args: case.function(library, *args))
+    compiled(*arguments)
+    tuner = Tuner(Tune(searching.beam, searching.seconds, progress=False))
+    plain = copy_context()
+    with using(cache_dir=searching.directory, disk_cache=True):
+        with tuning(tuner):
+            compiled(*arguments)
+        check(case, "searched", library.numpy(compiled(*arguments)), expected, 1.0)
+        searched = copy_context()
+
+    # which kernels a call runs follows from the context, so both sides have one
+    pair = compare(lambda: searched.run(compiled, *arguments),
+                   lambda: plain.run(compiled, *arguments), effort.seconds, effort.least,
+                   effort.most)
+    return Searched(pair.ours, pair.ratio, (pair.low, pair.high), searching.seconds - tuner.left)
 
 
 def _reason(error: Exception) -> str:
@@ -85,7 +125,7 @@ def _reason(error: Exception) -> str:
 
 
 def run_case(suite: str, case: Case, threads: int, peers: Sequence[Library], report: Report,
-             effort: Effort) -> None:
+             effort: Effort, searching: Searching | None = None) -> None:
     """Measure one case against every peer; rows and problems are added to `report`."""
     inputs = case.inputs()
     expected = reference(case, inputs)
@@ -95,6 +135,12 @@ def run_case(suite: str, case: Case, threads: int, peers: Sequence[Library], rep
     except Exception as error:  # reported, and the run goes on with the next case
         report.problems.append(Problem(case.name, "", _reason(error), ours=True))
         return
+    searched = None
+    if searching is not None:
+        try:
+            searched = search_case(case, searching, inputs, expected, effort)
+        except Exception as error:  # the rest of the row is measured all the same
+            report.problems.append(Problem(case.name, "", f"searched: {_reason(error)}", ours=True))
     for peer in peers:
         try:
             theirs = prepare(case, peer, inputs, expected, slack=50.0)
@@ -102,14 +148,20 @@ def run_case(suite: str, case: Case, threads: int, peers: Sequence[Library], rep
             report.problems.append(Problem(case.name, peer.name, _reason(error), ours=False))
             continue
         report.rows.append(
-            make_row(suite, case, threads, peer, ours, theirs, traffic, report.limits, effort))
+            make_row(suite, case, threads, peer, ours, theirs, traffic, report.limits, effort,
+                     searched))
 
 
 def run(suite: str, cases: Sequence[Case], threads: int, peers: Sequence[Library], report: Report,
-        effort: Effort, progress: Callable[[int, Case], None]) -> None:
-    """Measure `cases` in order; `progress` is called with number and case before each."""
+        effort: Effort, progress: Callable[[int, Case], None],
+        searching: Searching | None = None) -> None:
+    """Measure `cases` in order; `progress` is called with number and case before each.
+
+    Ours runs by its default rules, whatever records this machine has.
+    """
     for library in (Tilewright(), *peers):
         library.set_threads(threads)
-    for number, case in enumerate(cases):
-        progress(number, case)
-        run_case(suite, case, threads, peers, report, effort)
+    with using(disk_cache=False):
+        for number, case in enumerate(cases):
+            progress(number, case)
+            run_case(suite, case, threads, peers, report, effort, searching)

@@ -1,0 +1,273 @@
+"""How good the search is on this machine; prints JSON.
+
+    python bench/search_quality.py bare            from plain loops, sketches' defaults withheld
+    python bench/search_quality.py table           every kernel of `tilewright bench`, with sketches
+    python bench/search_quality.py repeat          five searches of each kernel
+    python bench/search_quality.py random          a random search over sketch parameters
+
+Options: --filter WORDS, --threads N, --seconds N, --beam N, --out FILE. Schedules kept by `--out`
+files are yardsticks of later runs when named with --best; those under `bench/expert` always are.
+All candidates of one kernel are timed again at the end, alternating, in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+import tilewright as tw
+from tilewright.actions import Schedule, default_recipe, parse_schedule
+from tilewright.backends import backend
+from tilewright.cli.bench.cases import kernels
+from tilewright.cli.bench.libraries import Tilewright
+from tilewright.config import using
+from tilewright.errors import Illegal, TooLarge
+from tilewright.fusion.alternatives import preferred
+from tilewright.limits import Limits
+from tilewright.lower import lower
+from tilewright.plan.kernels import Target
+from tilewright.search import Budget, Code, Record, search
+from tilewright.search.candidates import forms, near
+from tilewright.search.device import CpuMeasurer
+from tilewright.search.measurer import Failure
+
+EXPERT = Path(__file__).parent / "expert"
+SIX = ("matmul 512", "sum 4096x4096", "permute 1024x1024", "conv 3x3 batch 32 16->32",
+       "softmax 4096x1024", "vecmat 1024x4096")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A schedule of one of the kernel's forms."""
+
+    alternative: int
+    schedule: Schedule
+
+
+def kernels_of(case, threads: int):
+    """Return the kernels that a case of the bench table is made of."""
+    library = Tilewright()
+    arrays = [tw.asarray(a) for a in case.inputs()]
+    with using(threads=threads, disk_cache=False):
+        compiled = tw.jit(lambda *a: case.function(library, *a)).compile(*arrays)
+        return [k.built.origin for k in compiled.kernels]
+
+
+def given(kernel, limits: Limits) -> Choice:
+    """Return the schedule that a kernel has without search."""
+    form = preferred(kernel, limits)
+    number = next(i for i, f in enumerate(forms(kernel, limits)) if f.key == form.key)
+    return Choice(number, default_recipe(form, limits).schedule(form, limits))
+
+
+def code_of(kernel, choice: Choice, limits: Limits, device: CpuMeasurer) -> Code | None:
+    """Return a schedule's code, None where it cannot be had."""
+    form = forms(kernel, limits)[choice.alternative]
+    try:
+        low = lower(choice.schedule.apply(form), limits)
+    except (Illegal, TooLarge):
+        return None
+    llvm = backend("llvm")
+    (code,) = device.compile([llvm.render(low.programs, low.binding)])
+    if isinstance(code, Failure):
+        return None
+    return Code(code, low.binding, tuple(p.parallel for p in low.programs))
+
+
+def alternate(kernel, choices: list[Choice], limits: Limits, target: Target, pairs: int = 15
+              ) -> list[float]:
+    """Return each choice's median seconds, relative order alternating; inf where it fails."""
+    with CpuMeasurer(target) as device:
+        codes = [code_of(kernel, c, limits, device) for c in choices]
+        first = next(c for c in codes if c is not None)
+        device.begin(kernel, first)
+        handles = [None if c is None else device.link(c) for c in codes]
+        samples: list[list[float]] = [[] for _ in choices]
+        order = list(range(len(choices)))
+        for number in range(pairs):
+            for i in order if number % 2 else order[::-1]:
+                if isinstance(handles[i], int):
+                    sample = device.sample(handles[i])
+                    if not isinstance(sample, Failure):
+                        samples[i].append(sample)
+    return [float(np.quantile(s, 0.25)) if s else float("inf") for s in samples]
+
+
+def searched(kernel, start: Choice, limits: Limits, target: Target, budget: Budget, seed: int = 0
+             ) -> tuple[Record, Choice]:
+    with CpuMeasurer(target) as device:
+        record = search(kernel, start.schedule, backend("llvm"), limits, device, budget,
+                        time.perf_counter, alternative=start.alternative, seed=seed)
+    return record, Choice(record.best.alternative, parse_schedule(record.best.schedule))
+
+
+def random_recipes(kernel, limits: Limits, count: int, seed: int):
+    """Yield schedules of random walks over sketch parameters, from the default's."""
+    rng = random.Random(seed)
+    seen: set[str] = set()
+    options = list(enumerate(forms(kernel, limits)))
+    while len(seen) < count:
+        number, form = rng.choice(options)
+        recipe = default_recipe(form, limits)
+        for _ in range(rng.randint(1, 10)):
+            moved = near(recipe, form, limits)
+            if moved:
+                recipe = rng.choice(moved)
+        if str(recipe) in seen and rng.random() < 0.98:
+            continue
+        seen.add(str(recipe))
+        try:
+            yield Choice(number, recipe.schedule(form, limits))
+        except Illegal:
+            continue
+
+
+def random_search(kernel, limits: Limits, target: Target, count: int, seconds: float, seed: int
+                  ) -> tuple[float, Choice, int]:
+    """Return the least seconds, its schedule and how many were timed."""
+    best, choice, timed = float("inf"), given(kernel, limits), 0
+    end = time.perf_counter() + seconds
+    with CpuMeasurer(target) as device:
+        device.begin(kernel, code_of(kernel, choice, limits, device))
+        for found in random_recipes(kernel, limits, count, seed):
+            if time.perf_counter() > end:
+                break
+            code = code_of(kernel, found, limits, device)
+            handle = None if code is None else device.link(code)
+            if not isinstance(handle, int):
+                continue
+            sample = device.sample(handle)
+            if not isinstance(sample, Failure) and sample < 1.3 * best:
+                more = device.samples(handle, 4)
+                sample = min(sample, *(more if not isinstance(more, Failure) else []))
+            timed += 1
+            if not isinstance(sample, Failure) and sample < best:
+                best, choice = sample, found
+            device.drop(handle)
+    return best, choice, timed
+
+
+def rank(record: Record) -> dict[str, float]:
+    """Return Spearman's correlation of the model with the times, and the winner's place in it."""
+    timed = [t for t in record.trials if t.samples and t.cycles]
+    if len(timed) < 3:
+        return {}
+    model = np.argsort(np.argsort([t.cycles for t in timed], kind="stable"))
+    times = np.argsort(np.argsort([t.seconds for t in timed], kind="stable"))
+    fastest = int(np.argmin([t.seconds for t in timed]))
+    return {"timed": len(timed), "spearman": round(float(np.corrcoef(model, times)[0, 1]), 3),
+            "winner_at": round(float(model[fastest]) / (len(timed) - 1), 3)}
+
+
+def summary(record: Record) -> dict:
+    return {"seconds": {k: round(v, 2) for k, v in record.seconds.items()},
+            "counts": record.counts, "rounds": len(record.rounds) - 1, "why": record.why,
+            "gain": round(record.gain, 3), "model": rank(record),
+            "winner": [record.best.alternative, record.best.schedule]}
+
+
+def experts(name: str, kernel, limits: Limits) -> list[Choice]:
+    """Return the hand-picked schedules of a case: its own files, the form in their first line."""
+    found = []
+    for path in sorted(EXPERT.glob("*.txt")):
+        text = path.read_text(encoding="utf-8")
+        head, _, body = text.partition("\n")
+        if head.removeprefix("# ").rpartition(" form ")[0] == name:
+            choice = Choice(int(head.rpartition(" ")[2]), parse_schedule(body))
+            try:
+                choice.schedule.apply(forms(kernel, limits)[choice.alternative])
+            except Illegal as reason:
+                print(f"{path.name}: {reason}", file=sys.stderr)
+                continue
+            found.append(choice)
+    return found
+
+
+def best_of(files: list[str], case: str, number: int) -> list[Choice]:
+    found = []
+    for file in files:
+        for row in json.loads(Path(file).read_text()):
+            if row["case"] == case and row["kernel"] == number:
+                for place, text in row["winners"]:
+                    found.append(Choice(place, parse_schedule(text)))
+    return found
+
+
+def one(case, number: int, kernel, options, limits: Limits, target: Target) -> dict:
+    """Return one row: searches as asked for, then all winners timed against each other."""
+    row: dict = {"case": case.name, "kernel": number, "threads": limits.threads}
+    start = given(kernel, limits)
+    choices = {"default": start}
+    if options.mode == "random":
+        _, choices["random"], row["timed"] = random_search(
+            kernel, limits, target, options.count, options.seconds, options.seed)
+    else:
+        bare = options.mode == "bare"
+        budget = Budget(beam=options.beam, seconds=options.seconds,
+                        sketches="bare" if bare else "default")
+        first = Choice(0, Schedule()) if bare else start
+        runs = 5 if options.mode == "repeat" else 1
+        row["searches"] = []
+        for seed in range(runs):
+            record, choice = searched(kernel, first, limits, target, budget, options.seed + seed)
+            row["searches"].append(summary(record))
+            choices[f"search{seed}"] = choice
+            if options.records:
+                Path(options.records).mkdir(exist_ok=True)
+                name = f"{case.name}-{number}-{options.mode}{seed}.txt".replace(" ", "_")
+                (Path(options.records) / name.replace("/", "_")).write_text(record.explain())
+    for i, choice in enumerate(experts(case.name, kernel, limits) if number == 0 else []):
+        choices[f"expert{i}"] = choice
+    for i, choice in enumerate(best_of(options.best, case.name, number)):
+        choices[f"best{i}"] = choice
+    seconds = alternate(kernel, list(choices.values()), limits, target)
+    row["us"] = {k: round(s * 1e6, 2) for k, s in zip(choices, seconds)}
+    least = min(seconds)
+    row["over_best"] = {k: round(s / least, 3) for k, s in zip(choices, seconds)
+                        if k.startswith("search") or k == "default"}
+    row["winners"] = [(c.alternative, str(c.schedule)) for k, c in choices.items()
+                      if k.startswith(("search", "random"))]
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=("bare", "table", "repeat", "random"))
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--best", nargs="*", default=[])
+    parser.add_argument("--records", default="")
+    parser.add_argument("--out", default="")
+    options = parser.parse_args()
+    limits = replace(backend("llvm").limits, threads=options.threads)
+    target = Target("llvm", limits)
+    words = options.filter.lower().split()
+    rows = []
+    for case in kernels():
+        if not all(w in case.name.lower() for w in words):
+            continue
+        if options.mode != "table" and not words and case.name not in SIX:
+            continue
+        for number, kernel in enumerate(kernels_of(case, options.threads)):
+            rows.append(one(case, number, kernel, options, limits, target))
+            found = {k: v for k, v in rows[-1].items() if k != "winners"}
+            print(json.dumps(found), file=sys.stderr, flush=True)
+            if options.out:
+                Path(options.out).write_text(json.dumps(rows, indent=1))
+    if not options.out:
+        print(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

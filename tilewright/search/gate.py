@@ -1,0 +1,205 @@
+"""From candidates to code: duplicates and hopeless ones are turned away, the rest is put in order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from tilewright.actions import Nest
+from tilewright.backends import Backend
+from tilewright.errors import Illegal, TooLarge
+from tilewright.limits import Limits
+from tilewright.lower import Lowered, lower
+from tilewright.search.candidates import Candidate, Move, spills
+from tilewright.search.measurer import Code
+from tilewright.search.model import estimate
+from tilewright.search.record import Record, Trial
+from tilewright.search.traffic import predict
+
+
+@dataclass
+class Entry:
+    """A candidate on its way: a nest with a guess, then Programs with an estimate, then code.
+
+    guess, cycles    the model's cycles, of the nest and of the Programs; 0 before that
+    bound            seconds below which no run can end
+    """
+
+    trial: Trial
+    candidate: Candidate
+    nest: Nest | None = None
+    guess: float = 0.0
+    bound: float = 0.0
+    source: str = ""
+    lowered: Lowered | None = None
+    handle: int = -1
+
+    def code(self, data: bytes) -> Code:
+        """Return the candidate's object code with how it is called."""
+        assert self.lowered is not None
+        return Code(data, self.lowered.binding, tuple(p.parallel for p in self.lowered.programs))
+
+
+@dataclass
+class Gate:
+    """Admits candidates to a round, and writes the fate of every other into the record.
+
+    per_round   the most admitted at once
+    slack       the most times the best's seconds that the model may expect
+    spent       whether the budget is
+    """
+
+    record: Record
+    backend: Backend
+    limits: Limits
+    per_round: int
+    slack: float
+    spent: Callable[[], bool]
+    entries: dict[int, Entry] = field(default_factory=dict)
+    _nests: dict[str, int] = field(default_factory=dict)
+    _programs: dict[str, int] = field(default_factory=dict)
+    _objects: dict[str, int] = field(default_factory=dict)
+
+    def new(self, candidate: Candidate, parent: int, round_: int) -> Entry:
+        trial = self._trial(candidate.label, parent, round_)
+        trial.alternative, trial.schedule = candidate.alternative, str(candidate.schedule)
+        entry = self.entries[trial.number] = Entry(trial, candidate)
+        return entry
+
+    def _trial(self, label: str, parent: int, round_: int) -> Trial:
+        trial = Trial(len(self.record.trials), parent, round_, label)
+        self.record.trials.append(trial)
+        self.record.counts["candidates"] += 1
+        return trial
+
+    def admit(self, found: Iterable[tuple[Move, int]], round_: int) -> list[Entry]:
+        """Return a round's entries with their sources, the most promising by the model first.
+
+        Nests are ordered by a guess; only as many are lowered as a round takes.
+        """
+        fresh = []
+        for move, parent in found:
+            if self.spent():
+                break
+            if isinstance(move, tuple):
+                trial = self._trial(move[0], parent, round_)
+                trial.fate, trial.reason = "illegal", move[1]
+                continue
+            entry = self.new(move, parent, round_)
+            if self.place(entry):
+                entry.trial.expected = self._expected(entry, entry.guess)
+                fresh.append(entry)
+        fresh.sort(key=_promise)
+        ready: list[Entry] = []
+        for entry in fresh:
+            if self.spent():
+                drop(entry.trial, "untried", "the budget was spent")
+            elif len(ready) >= self.per_round:
+                self.filter(entry, "behind the round's share in the model's order")
+            elif self.lower(entry) and self._hopeful(entry, round_) and self.render(entry):
+                ready.append(entry)
+        return sorted(ready, key=_promise)
+
+    def place(self, entry: Entry) -> bool:
+        """Apply an entry's schedule; False, with its fate, where it is illegal, known or spills."""
+        trial = entry.trial
+        try:
+            entry.nest = nest = entry.candidate.nest()
+        except Illegal as reason:
+            drop(trial, "illegal", str(reason))
+            return False
+        trial.nest = f"form {trial.alternative}\n{nest}"
+        if self._met(self._nests, trial.nest, trial, "loops"):
+            self._adopt(self._nests[trial.nest], entry)
+            return False
+        self.record.counts["distinct"] += 1
+        why = spills(nest, self.limits)
+        if why:
+            self.filter(entry, why)
+            return False
+        entry.guess = predict(nest, self.limits)
+        return True
+
+    def _adopt(self, twin: int, entry: Entry) -> None:
+        """Let a candidate without parameters have those of the same loops: then they can move."""
+        known, found = self.entries[twin].candidate, entry.candidate
+        if known.recipe is None and found.recipe is not None:
+            self.entries[twin].candidate = replace(found, label=known.label)
+
+    def lower(self, entry: Entry) -> bool:
+        """Lower an entry and estimate its cycles; False, with its fate, where that fails."""
+        assert entry.nest is not None
+        try:
+            entry.lowered = lower(entry.nest, self.limits)
+        except Illegal as reason:
+            drop(entry.trial, "illegal", str(reason))
+            return False
+        except TooLarge as reason:
+            drop(entry.trial, "too_large", str(reason))
+            return False
+        cost = estimate(entry.lowered.programs, entry.nest, self.limits)
+        entry.trial.cycles, entry.bound = cost.cycles, cost.bound
+        entry.trial.expected = self._expected(entry, cost.cycles)
+        return True
+
+    def _hopeful(self, entry: Entry, round_: int) -> bool:
+        """Filter what cannot be, or by the model is not, near the best."""
+        fastest = min((e.trial.seconds for e in self.entries.values()), default=float("inf"))
+        times = entry.trial.expected / fastest
+        if entry.bound > fastest:
+            self.filter(entry, "its instructions alone take longer than the best")
+        elif round_ and times > self.slack:
+            self.filter(entry, f"the model expects {times:.1f} times the seconds of the best")
+        else:
+            return True
+        return False
+
+    def _expected(self, entry: Entry, cycles: float) -> float:
+        """Return the seconds that a model's cycles stand for.
+
+        What the model said of the parent, and what that took, tell its error; a start is held
+        against the given schedule.
+        """
+        parent = self.entries.get(max(entry.trial.parent, 0))
+        if parent is None or not parent.trial.samples:
+            return cycles
+        before = parent.trial.cycles if entry.trial.cycles else parent.guess
+        return parent.trial.seconds * cycles / max(before, 1.0)
+
+    def render(self, entry: Entry) -> bool:
+        """Render an entry's Programs; False where the same ones were met."""
+        assert entry.lowered is not None
+        entry.source = self.backend.render(entry.lowered.programs, entry.lowered.binding)
+        if self._met(self._programs, digest(entry.source.encode()), entry.trial, "Programs"):
+            return False
+        self.record.counts["programs"] += 1
+        return True
+
+    def new_object(self, entry: Entry, code: bytes) -> bool:
+        """Return whether object code was not met before."""
+        return not self._met(self._objects, digest(code), entry.trial, "object code")
+
+    def _met(self, seen: dict[str, int], key: str, trial: Trial, what: str) -> bool:
+        if key in seen:
+            drop(trial, "duplicate", f"the same {what} as {seen[key]}")
+            return True
+        seen[key] = trial.number
+        return False
+
+    def filter(self, entry: Entry, reason: str) -> None:
+        drop(entry.trial, "filtered", reason)
+        self.record.counts["filtered"] += 1
+
+
+def drop(trial: Trial, fate: str, reason: str) -> None:
+    """Give a trial its fate."""
+    trial.fate, trial.reason = fate, reason
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _promise(entry: Entry) -> tuple[float, int]:
+    return entry.trial.expected, entry.trial.number
