@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
@@ -37,6 +38,8 @@ from tilewright.search import Budget, Code, Record, search
 from tilewright.search.candidates import forms, near
 from tilewright.search.device import CpuMeasurer
 from tilewright.search.measurer import Failure
+from tilewright.search.model import estimate
+from tilewright.search.traffic import predict
 
 EXPERT = Path(__file__).parent / "expert"
 SIX = ("matmul 512", "sum 4096x4096", "permute 1024x1024", "conv 3x3 batch 32 16->32",
@@ -67,13 +70,17 @@ def given(kernel, limits: Limits) -> Choice:
     return Choice(number, default_recipe(form, limits).schedule(form, limits))
 
 
-def code_of(kernel, choice: Choice, limits: Limits, device: CpuMeasurer) -> Code | None:
-    """Return a schedule's code, None where it cannot be had."""
+def code_of(kernel, choice: Choice, limits: Limits, device: CpuMeasurer,
+            models: list[float] | None = None) -> Code | None:
+    """Return a schedule's code, None where it cannot be had; `models` gains both estimates."""
     form = forms(kernel, limits)[choice.alternative]
     try:
-        low = lower(choice.schedule.apply(form), limits)
+        nest = choice.schedule.apply(form)
+        low = lower(nest, limits)
     except (Illegal, TooLarge):
         return None
+    if models is not None:
+        models += [predict(nest, limits), estimate(low.programs, nest, limits).cycles]
     llvm = backend("llvm")
     (code,) = device.compile([llvm.render(low.programs, low.binding)])
     if isinstance(code, Failure):
@@ -130,16 +137,17 @@ def random_recipes(kernel, limits: Limits, count: int, seed: int):
 
 
 def random_search(kernel, limits: Limits, target: Target, count: int, seconds: float, seed: int
-                  ) -> tuple[float, Choice, int]:
-    """Return the least seconds, its schedule and how many were timed."""
-    best, choice, timed = float("inf"), given(kernel, limits), 0
+                  ) -> tuple[Choice, list[list[float]]]:
+    """Return the fastest schedule, and (nest model, Program model, seconds) of all timed."""
+    best, choice, timed = float("inf"), given(kernel, limits), []
     end = time.perf_counter() + seconds
     with CpuMeasurer(target) as device:
         device.begin(kernel, code_of(kernel, choice, limits, device))
         for found in random_recipes(kernel, limits, count, seed):
             if time.perf_counter() > end:
                 break
-            code = code_of(kernel, found, limits, device)
+            models: list[float] = []
+            code = code_of(kernel, found, limits, device, models)
             handle = None if code is None else device.link(code)
             if not isinstance(handle, int):
                 continue
@@ -147,29 +155,30 @@ def random_search(kernel, limits: Limits, target: Target, count: int, seconds: f
             if not isinstance(sample, Failure) and sample < 1.3 * best:
                 more = device.samples(handle, 4)
                 sample = min(sample, *(more if not isinstance(more, Failure) else []))
-            timed += 1
+            if not isinstance(sample, Failure):
+                timed.append([*models, sample])
             if not isinstance(sample, Failure) and sample < best:
                 best, choice = sample, found
             device.drop(handle)
-    return best, choice, timed
+    return choice, timed
 
 
-def rank(record: Record) -> dict[str, float]:
-    """Return Spearman's correlation of the model with the times, and the winner's place in it."""
-    timed = [t for t in record.trials if t.samples and t.cycles]
-    if len(timed) < 3:
+def rank(cycles: list[float], seconds: list[float]) -> dict[str, float]:
+    """Return Spearman's correlation of a model with times, and the fastest's place in its order."""
+    if len(seconds) < 3:
         return {}
-    model = np.argsort(np.argsort([t.cycles for t in timed], kind="stable"))
-    times = np.argsort(np.argsort([t.seconds for t in timed], kind="stable"))
-    fastest = int(np.argmin([t.seconds for t in timed]))
-    return {"timed": len(timed), "spearman": round(float(np.corrcoef(model, times)[0, 1]), 3),
-            "winner_at": round(float(model[fastest]) / (len(timed) - 1), 3)}
+    model = np.argsort(np.argsort(cycles, kind="stable"))
+    times = np.argsort(np.argsort(seconds, kind="stable"))
+    return {"timed": len(seconds), "spearman": round(float(np.corrcoef(model, times)[0, 1]), 3),
+            "fastest_at": round(float(model[int(np.argmin(seconds))]) / (len(seconds) - 1), 3)}
 
 
 def summary(record: Record) -> dict:
+    timed = [t for t in record.trials if t.samples and t.cycles]
+    model = rank([t.cycles for t in timed], [t.seconds for t in timed])
     return {"seconds": {k: round(v, 2) for k, v in record.seconds.items()},
             "counts": record.counts, "rounds": len(record.rounds) - 1, "why": record.why,
-            "gain": round(record.gain, 3), "model": rank(record),
+            "gain": round(record.gain, 3), "model": model,
             "winner": [record.best.alternative, record.best.schedule]}
 
 
@@ -202,12 +211,16 @@ def best_of(files: list[str], case: str, number: int) -> list[Choice]:
 
 def one(case, number: int, kernel, options, limits: Limits, target: Target) -> dict:
     """Return one row: searches as asked for, then all winners timed against each other."""
-    row: dict = {"case": case.name, "kernel": number, "threads": limits.threads}
+    row: dict = {"case": case.name, "kernel": number, "threads": limits.threads,
+                 "load": round(os.getloadavg()[0], 1)}
     start = given(kernel, limits)
     choices = {"default": start}
     if options.mode == "random":
-        _, choices["random"], row["timed"] = random_search(
+        choices["random"], timed = random_search(
             kernel, limits, target, options.count, options.seconds, options.seed)
+        if timed:
+            guesses, cycles, seconds = map(list, zip(*timed))
+            row["nest_model"], row["model"] = rank(guesses, seconds), rank(cycles, seconds)
     else:
         bare = options.mode == "bare"
         budget = Budget(beam=options.beam, seconds=options.seconds,
@@ -216,8 +229,10 @@ def one(case, number: int, kernel, options, limits: Limits, target: Target) -> d
         runs = 5 if options.mode == "repeat" else 1
         row["searches"] = []
         for seed in range(runs):
+            began = time.process_time()
             record, choice = searched(kernel, first, limits, target, budget, options.seed + seed)
             row["searches"].append(summary(record))
+            row["searches"][-1]["seconds"]["own_cpu"] = round(time.process_time() - began, 2)
             choices[f"search{seed}"] = choice
             if options.records:
                 Path(options.records).mkdir(exist_ok=True)

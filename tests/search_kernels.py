@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 
-from fusion_tools import column, convolve, full, leaf, matmul, mean, softmax
+from fusion_tools import column, convolve, full, leaf, mean, softmax
 from search_tools import LIMITS, addition, kernel_of, product
 
 from tilewright.actions import Schedule, default_schedule

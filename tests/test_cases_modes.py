@@ -36,6 +36,18 @@ def test_floor_of_affine_functions(call, dtype, factor, divisor):
         np.testing.assert_array_equal(found, [w[1] for w in wanted])
 
 
+# --- values that are folded are those that are computed
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_the_sign_of_zero_is_positive_zero(call, dtype, zero):
+    x = np.asarray(tw.full((3,), zero, dtype=dtype))
+    folded, computed = call(lambda x: (tw.signbit(tw.sign(tw.full((3,), zero, dtype=dtype))),
+                                       tw.signbit(tw.sign(x))), x)
+    assert not folded.any() and not computed.any()
+
+
 # --- movement and writes
 
 

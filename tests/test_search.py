@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from search_kernels import KERNELS, SMALL, Watching, number_of, simulate
-from search_tools import LIMITS, addition, product, rows, total
+from search_tools import LIMITS, addition, lowered, product, rows, total
 
 from tilewright.actions import Schedule, default_schedule, parse_schedule
 from tilewright.backends import backend
 from tilewright.errors import BackendError, Illegal
-from tilewright.search import Budget, Record
+from tilewright.search import Budget, Record, search
+from tilewright.search.measurer import Failure
 from tilewright.search.record import FATES
 from tilewright.search.simulated import COMPILE_MISHAPS, RUN_MISHAPS, Clock, Simulated
 
@@ -111,7 +112,8 @@ def test_every_candidate_has_a_fate_and_a_reason(searched, name):
 def test_what_is_over_the_cap_is_never_rendered(monkeypatch):
     kernel = product(64, 64, 64)
     start = default_schedule(kernel, LIMITS)
-    limits = replace(LIMITS, instruction_cap=250)
+    cap = sum(p.count for p in lowered(kernel, start).programs) + 10
+    limits = replace(LIMITS, instruction_cap=cap)
     device = backend("interpreter")
     rendered: list[int] = []
     render = type(device).render
@@ -120,10 +122,10 @@ def test_what_is_over_the_cap_is_never_rendered(monkeypatch):
         rendered.append(sum(p.count for p in programs))
         return render(self, programs, binding)
     monkeypatch.setattr(type(device), "render", watched)
-    record = simulate(kernel, start, limits=limits)
+    record = simulate(kernel, start, replace(SMALL, per_round=200, rounds=1), limits)
     large = [t for t in record.trials if t.fate == "too_large"]
-    assert large and all("250" in t.reason for t in large)
-    assert rendered and max(rendered) <= 250
+    assert large and all(str(cap) in t.reason for t in large)
+    assert rendered and max(rendered) <= cap
 
 
 @pytest.mark.parametrize("mishap", [*COMPILE_MISHAPS, *RUN_MISHAPS])
@@ -173,7 +175,8 @@ def test_hostile_candidates_cost_no_more_than_their_limits():
     def behave(source: str) -> str:
         given.append(source)
         number = number_of(source, 5)
-        return mishaps[int(number * 2 * len(mishaps))] if source != given[0] and number < 0.5 else ""
+        bad = source != given[0] and number < 0.5
+        return mishaps[int(number * 2 * len(mishaps))] if bad else ""
     watching = Watching(Simulated(clock=Clock(), limits=LIMITS, behave=behave))
     budget = replace(SMALL, seconds=60.0)
     record = simulate(kernel, Schedule(), budget, watching=watching)
@@ -185,11 +188,11 @@ def test_hostile_candidates_cost_no_more_than_their_limits():
 
 # -- the end -----------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("seconds", [0.05, 0.2, 0.5, 1.0])
+@pytest.mark.parametrize("seconds", [0.05, 0.2, 0.5])
 @pytest.mark.parametrize("slow", [False, True])
 def test_seconds_are_kept(seconds, slow):
     """Also where a run is a good share of the budget."""
-    kernel = product(128, 128, 128)
+    kernel = addition(64, 64) if slow else product(64, 64, 64)
     options = {"cost": lambda s: seconds * (0.008 + 0.004 * number_of(s, 1))} if slow else {}
     record = simulate(kernel, budget=Budget(seconds=seconds), **options)
     assert record.seconds["total"] <= 1.1 * seconds
@@ -202,7 +205,7 @@ def test_an_interrupt_at_any_moment_keeps_the_best_so_far():
     budget = replace(SMALL, rounds=2)
     simulate(kernel, Schedule(), budget, watching=whole)
     begun = 2 + 3  # compile, begin, three samples of the given schedule
-    for moment in [*range(1, 12), *range(12, whole.calls + 1, 9)]:
+    for moment in [*range(1, 12), *range(12, whole.calls + 1, 29)]:
         def interrupt(call: int, moment: int = moment) -> None:
             if call == moment:
                 raise KeyboardInterrupt
@@ -243,7 +246,6 @@ def test_a_winner_that_fails_at_last_makes_way():
         handles[handle] += 1
         result = sample(handle)
         if handles[handle] > 3 and result == plain.best.seconds:
-            from tilewright.search.measurer import Failure
             return Failure("crash", "the run died of signal 11")
         return result
     watching.device.sample = crashing
@@ -308,7 +310,6 @@ def test_watchers_see_the_record_grow():
     kernel = addition(64, 64)
     clock = Clock()
     device = Simulated(clock=clock, limits=LIMITS)
-    from tilewright.search import search
     search(kernel, Schedule(), backend("interpreter"), LIMITS, device, SMALL, clock,
            watch=lambda record: sizes.append(len(record.trials)))
     assert sizes == sorted(sizes) and len(set(sizes)) > 1

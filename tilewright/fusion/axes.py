@@ -54,6 +54,12 @@ class Axes:
             self.origin[name] = (owner, number)
         return result
 
+    def add(self, symbol: Sym) -> None:
+        """Add an axis that no dimension asked for, and that is not to be split."""
+        self.sizes[symbol.name] = symbol.hi + 1
+        self.origin[symbol.name] = ((0, len(self.sizes)), 0)
+        self.pinned.add(symbol.name)
+
     def match(self, node: Node, dims: Sequence[int], used: set[str], space: Space | None,
               whole: int = -1) -> Index:
         """Return an index over dimensions `dims` of node's shape on kernel axes not in `used`.

@@ -2,8 +2,8 @@
 
     scores = q @ k.T;  m = max(scores);  e = exp(scores - m);  s = sum(e);  out = (e / s) @ v
 
-is one kernel where the scores of a block of rows, and the factor that every block reads again, stay in
-cache: the reductions run over the contraction's columns, and so does the second product.
+is one kernel where the scores of a block of rows, and the factor that every block reads again, stay
+in cache: the reductions run over the contraction's columns, and so does the second product.
 """
 
 from __future__ import annotations
@@ -45,6 +45,18 @@ def narrow(grouping: Grouping, node: Node, info: Info) -> bool:
     return True
 
 
+def growth(chain: list[Node]) -> int:
+    """Return how often a value may be repeated to save a pass over memory.
+
+    What `unshear` spreads over its steps is not repeated: all but one of them are zeros.
+    """
+    result = 2
+    for node in chain:
+        if node.op.name == "unshear" and node.shape[node.attrs.axis] % node.attrs.stride == 0:
+            result *= node.attrs.stride
+    return result
+
+
 def may_follow(grouping: Grouping, node: Node, cluster: Cluster, x: Info, space: Space) -> bool:
     """Return whether a reduction of a contraction's values along its rows may join it.
 
@@ -64,7 +76,8 @@ def may_follow(grouping: Grouping, node: Node, cluster: Cluster, x: Info, space:
     rows = spaces.size_outside(frozenset(range(len(frame))) - free, frame)
     size = cluster.row_bytes
     return rows >= BLOCK // 2 and not all_ - kept & cluster.steps \
-        and BLOCK * 2 * columns * size <= limits.l2 // 2 and columns * depth * size <= limits.l3 // 4
+        and BLOCK * 2 * columns * size <= limits.l2 // 2 \
+        and columns * depth * size <= limits.l3 // 4
 
 
 def follow(grouping: Grouping, node: Node, cluster: Cluster) -> None:
@@ -77,7 +90,7 @@ def follow(grouping: Grouping, node: Node, cluster: Cluster) -> None:
 
 
 def spread(grouping: Grouping, node: Node, space: Space | None, cluster: Cluster) -> Space | None:
-    """Return the space of an expanded row value, or of rows expanded for a product; None if neither.
+    """Return the space of an expanded row value, or of rows expanded for a product, or None.
 
     A product's own axis is added to the cluster's frame.
     """

@@ -14,7 +14,7 @@ from tilewright.kernel.value import Value, load, make, postorder, rewrite
 
 
 def defer_division(drafts: list[Draft]) -> None:
-    """Move the divisions of normalised factors into the finish of the contractions that read them."""
+    """Move divisions of normalised factors into the finish of the contractions that read them."""
     maker = {s.buffer: d for d in drafts for s in d.stores}
     for draft in drafts:
         if draft.state is None or draft.state.name != "sum" or draft.carry:

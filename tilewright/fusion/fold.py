@@ -1,10 +1,11 @@
-"""Sums of which at most one term is not 0 lose their axis.
+"""Sums of which at most one term is not 0 lose their axis, or most of its steps.
 
     sum_k where(d divides r - k, x[k], 0)  ->  x[r mod d]                       for k in 0..d-1
+                                           ->  sum_j x[(r mod d) + d*j]         for more of k
     sum_k where(k == v, x[k], 0)           ->  where(0 <= v < n, x[v], 0)       v does not use k
 
-The first comes of the gradients of pooling, the second of one-hot patterns (a gather, written out).
-Both are exact: the other terms are zeros, and the sum begins with one.
+The first comes of the gradients of pooling and of strided convolutions, the last of one-hot
+patterns (a gather, written out). They are exact: the other terms are zeros, and the sum begins with one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 from tilewright.dtypes import bool_, int64
 from tilewright.fusion.axes import Axes
 from tilewright.fusion.draft import Draft
-from tilewright.index import Expr, Sym, substitute, symbols
+from tilewright.fusion.maps import Index
+from tilewright.fusion.pull import zero_outside
+from tilewright.index import Expr, Sym, as_expr, substitute, symbols
 from tilewright.kernel.kernel import Let
 from tilewright.kernel.reductions import make_state
 from tilewright.kernel.value import (
@@ -43,10 +46,14 @@ class Found:
     bounded: bool
     inside: tuple[Value, ...]
     condition: Value  # true at that term
+    left: Sym | None = None  # the axis that is left to sum over
 
 
-def fold(drafts: list[Draft], axes: Axes, lets: dict[str, Let]) -> None:
-    """Fold the sums among `drafts` in place; `lets` may grow, and `axes` be asked for splits."""
+def fold(drafts: list[Draft], axes: Axes, lets: dict[str, Let], places: dict[int, Index]) -> None:
+    """Fold the sums among `drafts` in place; `lets` may grow, and `axes` be asked for splits.
+
+    `places` holds per load where it reads its node, by dimension.
+    """
     sizes = axes.sizes
     for draft in drafts:
         while draft.reduce and draft.state is not None and draft.state.name == "sum":
@@ -55,14 +62,18 @@ def fold(drafts: list[Draft], axes: Axes, lets: dict[str, Let]) -> None:
             if found is None:
                 break
             axes.ask([found.where])
-            _replace(draft, body, found)
+            if found.left is not None:
+                axes.add(found.left)
+            _replace(draft, body, found, places)
 
 
-def _replace(draft: Draft, body: Value, found: Found) -> None:
-    (body,) = rewrite([body], _Substitution(found))
-    for condition in found.inside:
-        body = make("where", (condition, body, const(0, body.dtype)), body.dtype)
-    draft.reduce = tuple(a for a in draft.reduce if a != found.axis.name)
+def _replace(draft: Draft, body: Value, found: Found, places: dict[int, Index]) -> None:
+    (body,) = rewrite([body], _Substitution(found, places))
+    if not (found.inside and not found.bounded and zero_outside(body, found.inside)):
+        for condition in found.inside:
+            body = make("where", (condition, body, const(0, body.dtype)), body.dtype)
+    left = {found.axis.name: (found.left.name,) if found.left is not None else ()}
+    draft.reduce = tuple(name for a in draft.reduce for name in left.get(a, (a,)))
     if draft.reduce:
         draft.state = make_state("sum", [body])
         return
@@ -105,6 +116,9 @@ def _needed(value: Value) -> list[Value]:
             value = value.args[1]
         elif value.op in ("negative", "cast"):
             value = value.args[0]
+        elif value.op == "multiply" and all(a.op == "load" for a in value.args):
+            first, second = value.args  # 0 * 0 where neither is read
+            return found + [g for g in first.args if any(g is other for other in second.args)]
         else:
             return found + list(value.args) if value.op == "load" else found
 
@@ -125,13 +139,36 @@ def _from_divides(condition: Value, draft: Draft, sizes: dict[str, int]) -> Foun
             and getattr(expr.terms[0][0], "divisor", 0) == divisor:
         expr = expr.terms[0][0].body  # a remainder of the same divisor
     found = _only(expr, draft, sizes)
-    if found is None or sizes[found[0].name] > divisor:
+    if found is None:
         return None
     axis, sign, rest = found
-    where = (rest * -sign) % divisor
-    fits = sizes[axis.name] == divisor
-    inside = () if fits else (test(-where + (sizes[axis.name] - 1)),)
-    return Found(axis, where, fits, inside, condition)
+    where, size, left = _affine((rest * -sign) % divisor), sizes[axis.name], None
+    if size > divisor:
+        if not all(_in_phases(atom, coef, divisor, sizes) for atom, coef in rest.terms):
+            return None
+        left = Sym(f"x{len(sizes)}", 0, -(-size // divisor) - 1)
+        where = where + Expr(((left, divisor),), 0)
+    fits = where.hi < size
+    inside = () if fits else (test(-where + (size - 1)),)
+    return Found(axis, where, fits, inside, condition, left)
+
+
+def _affine(expr: Expr) -> Expr:
+    """Return an expression of one axis of two steps as constant + slope * axis."""
+    found = symbols(expr)
+    if len(found) != 1:
+        return expr
+    (axis,) = found
+    if (axis.lo, axis.hi) != (0, 1):
+        return expr
+    first, second = (substitute(expr, {axis: as_expr(n)}).const for n in (0, 1))
+    return as_expr(axis) * (second - first) + first
+
+
+def _in_phases(atom: object, coef: int, divisor: int, sizes: dict[str, int]) -> bool:
+    """Return whether a term's remainder is, or can be made, an axis of its own."""
+    return coef % divisor == 0 or isinstance(atom, Sym) and (
+        sizes.get(atom.name, 1) == divisor or sizes.get(atom.name, 1) % divisor == 0)
 
 
 def _from_equal(condition: Value, draft: Draft, sizes: dict[str, int],
@@ -194,7 +231,8 @@ def _through_lets(roots: list[Value], lets: dict[str, Let]) -> set[str]:
 class _Substitution:
     """Puts the only term in place of the axis; conditions that became certain go."""
 
-    def __init__(self, found: Found):
+    def __init__(self, found: Found, places: dict[int, Index]):
+        self.places = places
         self.mapping = {found.axis: found.where}
         self.condition = found.condition
         self.guards = () if found.bounded else found.inside
@@ -209,8 +247,12 @@ class _Substitution:
             buffer, where = value.data
             guards = tuple(a for a in args if a is not self.true)
             more = tuple(g for g in self.guards if not any(g is a for a in guards))
-            return load(buffer, tuple(substitute(e, self.mapping) for e in where), value.dtype,
-                        guards + more)
+            result = load(buffer, tuple(substitute(e, self.mapping) for e in where), value.dtype,
+                          guards + more)
+            if id(value) in self.places:
+                self.places[id(result)] = tuple(substitute(e, self.mapping)
+                                                for e in self.places[id(value)])
+            return result
         if value.op == "index":
             expr = substitute(value.data, self.mapping)
             return index(expr) if expr.terms else const(expr.const, int64)

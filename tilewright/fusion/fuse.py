@@ -107,7 +107,7 @@ def _pull(grouping: Grouping, cluster: Cluster, roots: list[Node],
         puller = Puller(grouping, cluster, splits)
         for node in roots:
             puller.root(node, pieces)
-        fold(puller.drafts, puller.axes, puller.lets)
+        fold(puller.drafts, puller.axes, puller.lets, puller.places)
         again = puller.axes.granted()
         if not _spill(puller, grouping) and not again:
             break

@@ -289,7 +289,8 @@ class Grouping:
         info = self.infos[id(inner)]
         if inner.op.kind != "reduce" or inner.attrs.kind != node.attrs.kind \
                 or self.uses[id(inner)] > 1 or is_trivial(inner) or info.home is None \
-                or not 0 < node.inputs[0].size <= 2 * inner.size or 0 in inner.inputs[0].shape:
+                or not 0 < node.inputs[0].size <= contractions.growth(chain) * inner.size \
+                or 0 in inner.inputs[0].shape:
             return False
         cluster, x = info.home, self.infos[id(inner.inputs[0])]
         if cluster.merged is not None or cluster.kind or cluster.count != 1 + cluster.start \

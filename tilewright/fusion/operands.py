@@ -4,10 +4,10 @@
       ->  s0  map over c u    t[c, u] = x[u - 1, c] if [u - 1 >= 0]
           s1  sum over c k of t[c, h + k] * w[c, k]
 
-An operand's indices are forms over the contraction's axes (here h + k). Where all that it reads and
-tests are functions of a few forms that share no axis, each form becomes an axis of a map stage. The
-contraction then reads scratch: no guards, and contiguous along its vector axis. A form that the vector
-axis walks in steps of s is stored as s phases, each of them contiguous.
+An operand's indices are forms over the contraction's axes (here h + k). Where all that it reads
+and tests are functions of a few forms that share no axis, each form becomes an axis of a map stage.
+The contraction then reads scratch: no guards, and contiguous along its vector axis. A form that the
+vector axis walks in steps of s is stored as s phases, each of them contiguous.
 
 What another operand was guarded by, this one is 0 outside of: like a convolution over a padded
 image, the contraction multiplies by those zeros (0 * inf is nan).
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from tilewright.fusion.draft import Draft, Memory
+from tilewright.fusion.maps import Index
 from tilewright.fusion.pull import Puller
 from tilewright.index import Expr, Sym, as_expr, const, symbols
 from tilewright.index.expr import Quotient, Remainder
@@ -65,17 +66,21 @@ class Form:
 class Operand:
     """One factor of a contraction, seen as a function of forms."""
 
-    def __init__(self, puller: Puller, value: Value, free: set[str]):
+    def __init__(self, puller: Puller, value: Value, free: set[str], other: Value):
         self.value, self.free = value, free
         self.values = postorder([value])
+        kept = {id(g) for v in postorder([other]) if v.op == "load" for g in v.args}
         self.loads = [v for v in self.values if v.op == "load"]
         self.guards = {id(g): g for v in self.loads for g in v.args}
         self.forms: list[Form] = []
+        self.left: set[int] = set()  # guards that only the other factor can keep
         self.known = bool(self.loads) and all(id(v) in puller.places for v in self.loads)
         if self.known:
             places = [puller.places[id(v)] for v in self.loads]
             self.known = self._find_forms(sorted(places, key=len, reverse=True)) \
-                and all(self.covers(v) for v in self.values)
+                and all(self.covers(v) or id(v) in kept for v in self.values)
+            self.left = {id(v) for v in self.values if self.known and not self.covers(v)}
+            self.guards = {n: g for n, g in self.guards.items() if n not in self.left}
 
     def _find_forms(self, places: list[tuple[Expr, ...]]) -> bool:
         bodies: list[Expr] = []
@@ -85,7 +90,7 @@ class Operand:
                 if body.terms and body not in bodies:
                     bodies.append(body)
         names = [s.name for body in bodies for s in symbols(body)]
-        linear = all(isinstance(atom, Sym) for body in bodies for atom, _ in body.terms)
+        linear = all(isinstance(body.terms[0][0], Sym) for body in bodies)
         if not bodies or not linear or len(set(names)) < len(names):
             return False
         self.forms = [Form(b, b.lo, b.hi - b.lo + 1) for b in bodies]
@@ -97,7 +102,7 @@ class Operand:
                    for e in own_expressions(value))
 
     def express(self, expr: Expr, bodies: list[Expr]) -> Expr | None:
-        """Return `expr` with every form replaced by its counterpart in `bodies`; None if it cannot."""
+        """Return `expr` with each form replaced by its counterpart; None if that cannot be."""
         result, rest = const(expr.const), expr - expr.const
         for form, body in zip(self.forms, bodies):
             atom, coef = form.body.terms[0]
@@ -121,7 +126,7 @@ class Operand:
         return any(len(f.body.terms) > 1 for f in self.forms)
 
     def shared(self, draft: Draft, sizes: dict[str, int]) -> set[str]:
-        """Return the free axes to walk in one loop with the contraction, a part of the operand each.
+        """Return the free axes to walk in one loop with the contraction, part by part.
 
         Outermost first, while enough of its free axes is left for a tile.
         """
@@ -138,11 +143,12 @@ class Operand:
     def lay(self, unit: set[str]) -> bool:
         """Put the form of the vector axis last, in phases; return whether it was otherwise."""
         for place, form in enumerate(self.forms):
-            steps = [abs(c) for atom, c in form.body.terms if atom.name in unit & self.free]
+            mine = [(atom, c) for atom, c in form.body.terms
+                    if isinstance(atom, Sym) and atom.name in unit & self.free]
+            steps = [abs(c) for _, c in mine]
             if steps and self.windows:
                 (load, *_) = self.loads
-                across = any(abs(load.data[1][0].coefficient(atom)) != 1
-                             for atom, _ in form.body.terms if atom.name in unit & self.free)
+                across = any(abs(load.data[1][0].coefficient(atom)) != 1 for atom, _ in mine)
                 phases = min(steps[0], form.size)
                 last = Form(form.body, form.low, form.size, phases)
                 self.forms = [*self.forms[:place], *self.forms[place + 1:], last]
@@ -160,7 +166,7 @@ def own_expressions(value: Value) -> list[Expr]:
 
 
 def _body(expr: Expr) -> Expr:
-    """Return the linear form that an index depends on: no constant, no common factor, no division."""
+    """Return the form that an index depends on: no constant, common factor or division."""
     while True:
         expr = expr - expr.const
         if len(expr.terms) != 1 or not isinstance(expr.terms[0][0], (Quotient, Remainder)):
@@ -169,8 +175,6 @@ def _body(expr: Expr) -> Expr:
     if not expr.terms:
         return expr
     common = gcd(*(c for _, c in expr.terms))
-    if expr.terms[0][1] < 0:
-        common = -common
     return Expr(tuple((a, c // common) for a, c in expr.terms), 0)
 
 
@@ -198,7 +202,7 @@ def _consider(puller: Puller, draft: Draft, place: int, unit: set[str], limits: 
     used = [{s.name for v in postorder([f]) for e in own_expressions(v) for s in symbols(e)}
             for f in factors]
     sided = set(draft.free) - used[1 - place] if not _guarded(factors) else set(draft.free)
-    operand = Operand(puller, factors[place], sided)
+    operand = Operand(puller, factors[place], sided, factors[1 - place])
     if not operand.known or 0 in (f.size for f in operand.forms):
         return
     crossed = operand.lay(unit)
@@ -212,7 +216,7 @@ def _consider(puller: Puller, draft: Draft, place: int, unit: set[str], limits: 
         return
     other = factors[1 - place]
     factors[place] = _stored(puller, draft, operand, shared)
-    factors[1 - place] = _without(other, operand)
+    factors[1 - place] = _without(other, operand, puller.places)
     draft.state = make_state("sum", [make("multiply", tuple(factors), other.dtype)])
 
 
@@ -280,8 +284,11 @@ class _Moved:
     def __call__(self, value: Value, args: tuple[Value, ...]) -> Value | None:
         if value.op == "load":
             buffer, where = value.data
-            guards = tuple(g for g in (*args, *self.tails) if g.op != "const")
+            kept = [a for g, a in zip(value.args, args) if id(g) not in self.operand.left]
+            guards = tuple(g for g in (*kept, *self.tails) if g.op != "const")
             return load(buffer, tuple(map(self.expr, where)), value.dtype, guards)
+        if id(value) in self.operand.left:
+            return value
         if value.op == "index":
             return index(self.expr(value.data))
         if value.op == "test":
@@ -291,12 +298,15 @@ class _Moved:
         return None
 
 
-def _without(value: Value, operand: Operand) -> Value:
+def _without(value: Value, operand: Operand, places: dict[int, Index]) -> Value:
     """Return the other factor without the guards outside of which the operand is 0 by itself."""
     zero = operand.guards if operand.value.op in ("load", "cast") else {}
 
     def leaf(old: Value, args: tuple[Value, ...]) -> Value | None:
         if old.op != "load" or not old.args:
             return None
-        return load(*old.data, old.dtype, tuple(g for g in old.args if id(g) not in zero))
+        new = load(*old.data, old.dtype, tuple(g for g in old.args if id(g) not in zero))
+        if id(old) in places:
+            places[id(new)] = places[id(old)]
+        return new
     return rewrite([value], leaf)[0]

@@ -202,7 +202,7 @@ class Puller:
         if args is None:
             return None
         value = args[0]
-        if not tests or _zero_outside(value, tests):
+        if not tests or zero_outside(value, tests):
             return value
         inside = tests[0]
         for t in tests[1:]:
@@ -366,13 +366,13 @@ def _insert(index: Index, axes: Sequence[int], over: Index) -> Index:
     return tuple(result)
 
 
-def _zero_outside(value: Value, tests: Guards) -> bool:
+def zero_outside(value: Value, tests: Guards) -> bool:
     """Return whether the value is 0 by itself where a test fails: guarded loads are."""
     if value.op == "multiply":  # 0 * 0, not 0 * x: x may be infinite
-        return all(_zero_outside(a, tests) for a in value.args if a.op in ("load", "cast")) \
+        return all(zero_outside(a, tests) for a in value.args if a.op in ("load", "cast")) \
             and all(a.op in ("load", "cast") for a in value.args)
     if value.op == "cast":
-        return value.args[0].op == "load" and _zero_outside(value.args[0], tests)
+        return value.args[0].op == "load" and zero_outside(value.args[0], tests)
     return value.op == "load" and all(any(t is g for g in value.args) for t in tests)
 
 

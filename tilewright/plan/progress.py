@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilewright.plan.tuning import Result
 
 OFTEN = 0.1  # seconds between two pictures
+LONGEST = 26  # characters of a name, so that a line fits 80 columns
 
 
 class Display(Protocol):
@@ -47,7 +48,8 @@ class Silent:
 
 
 class Live:
-    """A bar of the seconds spent, with the kernel in work; a line for each that is done."""
+    """A bar of the seconds spent, with the kernel in work, how many of its candidates were timed,
+    and the best so far; a line for each kernel that is done."""
 
     def __init__(self, bar: Any, seconds: float, spent: float, clock: Callable[[], float]):
         self._bar, self._clock, self._began, self._spent = bar, clock, clock(), spent
@@ -55,16 +57,17 @@ class Live:
         self._name, self._drawn = "", -1.0
 
     def start(self, name: str, share: float) -> None:
-        self._name = f"[bold]{name}[/] {share:.0%}"
+        short = name if len(name) <= LONGEST else name[:LONGEST - 1] + "…"
+        self._name = f"[bold]{short}[/] {share:.0%}"
         self._draw(self._name)
 
     def watch(self, record: Record) -> None:
         if self._clock() - self._drawn < OFTEN:
             return
         counts, best = record.counts, min(t.seconds for t in record.trials)
-        words = f"{counts['timed']} of {counts['candidates']} timed"
+        words = f"{counts['timed']}/{counts['candidates']}"
         if record.start.samples:
-            words += f", {_time(record.start.seconds)} to [green]{_time(best)}[/]"
+            words += f" {_time(record.start.seconds)} to [green]{_time(best)}[/]"
         self._draw(f"{self._name}: {words}")
 
     def done(self, result: Result) -> None:
@@ -94,7 +97,7 @@ def display_for(tune: Tune, clock: Callable[[], float], spent: float) -> Iterato
         return
     # named at run time, since a program that does not tune must not pay for loading it
     rich, console = (importlib.import_module(f"rich.{name}") for name in ("progress", "console"))
-    columns = (rich.BarColumn(20), rich.TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
+    columns = (rich.BarColumn(10), rich.TextColumn("{task.completed:.0f}/{task.total:.0f} s"),
                rich.TextColumn("{task.description}"))
     with rich.Progress(*columns, console=console.Console(stderr=True), auto_refresh=False,
                        transient=True) as bar:

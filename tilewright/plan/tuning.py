@@ -304,7 +304,7 @@ def attendant(config: Config) -> Attendant | None:
         return tune
     tuner = _tuners.get(tune)
     if tuner is None:
-        tuner = _tuners.setdefault(tune, Tuner(tune))
+        tuner = _tuners.setdefault(tune, Tuner(replace(tune)))  # a copy: it must not keep its key
     return tuner
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Take = Callable[[], float]  # seconds of one run of a kernel
 LEAST_SAMPLE = 100e-6  # seconds; shorter kernels run several times within a sample
 LONG_PLAN = 0.05  # seconds; kernels of longer plans are compared outside of them
-RUNS = 3
+RUNS = TRIES = 3  # of a plan when its kernels are timed; in a sample of the last comparison
 BEYOND = 1.05  # a share of the limits that cannot be
 
 
@@ -63,9 +63,10 @@ class Stopwatch:
         self._layout.run(self.inputs)
         return self.spans
 
-    def take(self, key: str, runs: int) -> float:
-        """Return the mean seconds of one kernel's launches in a run."""
-        return sum(sum(self.run()[key]) for _ in range(runs)) / runs
+    def take(self, key: str, runs: int = 1, tries: int = 1) -> float:
+        """Return the seconds of one kernel's launches in a run: the mean of `runs`, and the least
+        of `tries` of these."""
+        return min(sum(sum(self.run()[key]) for _ in range(runs)) / runs for _ in range(tries))
 
     def _wrap(self, step: Step, run: Callable) -> Callable:
         if not isinstance(step, KernelStep):
@@ -145,13 +146,15 @@ class Device:
         def pair(given: Built, other: Built) -> tuple[Take, Take]:
             key = given.origin.key
             watches = [Stopwatch(plan, inputs, {**plan.built, key: b}) for b in (given, other)]
-            seconds = [w.take(key, 1) for w in watches]
-            runs = min(32, max(1, ceil(LEAST_SAMPLE / min(seconds))))
+            least = min(w.take(key) for w in watches)
+            runs = min(32, max(1, ceil(LEAST_SAMPLE / least)))
+            tries = TRIES if whole < LONG_PLAN / 10 else 1
             first, second = watches
-            return lambda: first.take(key, runs), lambda: second.take(key, runs)
+            return lambda: first.take(key, runs, tries), lambda: second.take(key, runs, tries)
         return pair
 
     def alone(self, given: Built, other: Built) -> tuple[Take, Take]:
         """Return functions that take samples of two forms of a kernel on inputs of their own."""
-        first, second = Bench(given), Bench(other)
-        return lambda: float(first.time(1)[0]), lambda: float(second.time(1)[0])
+        def taker(bench: Bench) -> Take:
+            return lambda: float(bench.time(TRIES).min())
+        return taker(Bench(given)), taker(Bench(other))

@@ -22,6 +22,7 @@ from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record, Round, Trial
 
 BATCH = 8  # sources compiled between two looks at the clock
+IDLE_BATCHES = 2  # in a row without a new fastest that end a round
 PATIENCE = 0.5  # seconds for the last comparison after Ctrl-C
 SPENT = "the budget was spent"
 
@@ -62,7 +63,7 @@ class Search:
         self.record = Record(kernel.key, kernel.key, backend.name, budget.beam, seed)
         self.record.counts = dict.fromkeys(
             ("candidates", "distinct", "programs", "compiled", "timed", "filtered"), 0)
-        self.gate = Gate(self.record, backend, limits, budget.per_round, budget.slack, self._spent)
+        self.gate = Gate(self.record, backend, limits, budget.slack, self._spent)
         form = forms(kernel, limits)[alternative]
         self.given = Candidate(alternative, form, start, label="given")
         self.reserve = 0.0  # seconds that the end will take
@@ -90,7 +91,7 @@ class Search:
             if self._spent():
                 self.record.why = SPENT
                 return
-            found = self._moves(beam)
+            found = self._moves(beam, dry > 0)
             if found is None:
                 self.record.why = "every move from the beam was tried"
                 return
@@ -127,18 +128,20 @@ class Search:
         most = 2 * self.rules.duel * entry.trial.seconds
         self.reserve = min(most, 0.1 * self.budget.seconds)
 
-    def _moves(self, beam: list[int]) -> Iterator[tuple[Move, int]] | None:
-        """Return what to try next: moves of new entries, else pairs of moves of the first."""
+    def _moves(self, beam: list[int], wide: bool) -> Iterator[tuple[Move, int]] | None:
+        """Return what to try next: moves of new entries; if `wide`, pairs of moves of the first.
+
+        None where there is nothing.
+        """
         fresh = [n for n in beam if n not in self.expanded]
-        if fresh:
-            self.expanded.update(fresh)
-            return ((move, n) for n in fresh
-                    for move in moves(self.gate.entries[n].candidate, self.limits))
-        first = beam[0]
-        if first in self.widened or self.gate.entries[first].candidate.recipe is None:
+        first = [n for n in beam[:1] if n not in self.widened and (wide or not fresh)
+                 and self.gate.entries[n].candidate.recipe is not None]
+        self.expanded.update(fresh)
+        self.widened.update(first)
+        if not fresh and not first:
             return None
-        self.widened.add(first)
-        return ((move, first) for move in pairs(self.gate.entries[first].candidate, self.limits))
+        return ((move, n) for numbers, of in ((fresh, moves), (first, pairs)) for n in numbers
+                for move in of(self.gate.entries[n].candidate, self.limits))
 
     def _spent(self) -> bool:
         return self.clock() - self.began >= self.budget.seconds - self.reserve
@@ -146,22 +149,44 @@ class Search:
     # -- one round ---------------------------------------------------------------------------
 
     def _round(self, number: int, found: Iterator[tuple[Move, int]]) -> None:
-        """Compile a round's entries, a batch at a time so that the budget is kept; time each."""
+        """Lower, compile and time what was found, a batch at a time in the model's order.
+
+        Ends with the budget, with the round's share, or after batches without a new fastest.
+        """
         with self._time("lower"):
-            entries = self.gate.admit(found, number)
-        for first in range(0, len(entries), BATCH):
-            batch = entries[first:first + BATCH]
-            if self._spent():
-                for entry in batch:
-                    drop(entry.trial, "untried", SPENT)
-                continue
-            with self._time("compile"):
-                codes = self.measurer.compile([e.source for e in batch])
-            self.record.counts["compiled"] += len(batch)
-            for entry, code in zip(batch, codes):
-                self._take_code(entry, code)
-                if self.watch is not None:
-                    self.watch(self.record)
+            waiting = self.gate.order(found, number)
+        taken = idle = 0
+        while waiting and not self._spent():
+            if taken >= self.budget.per_round:
+                return self._leave(waiting, "behind the round's share in the model's order")
+            if idle >= IDLE_BATCHES and number:
+                return self._leave(waiting, f"the {idle * BATCH} before it in the model's order "
+                                            "were no faster than the best")
+            fastest = min(t.seconds for t in self.record.trials)
+            with self._time("lower"):
+                batch = self.gate.batch(waiting, min(BATCH, self.budget.per_round - taken), number)
+            self._measure(batch)
+            taken += len(batch)
+            faster = min(t.seconds for t in self.record.trials) < fastest
+            idle = 0 if faster else idle + 1
+        for entry in waiting:
+            drop(entry.trial, "untried", SPENT)
+
+    def _leave(self, waiting: list[Entry], reason: str) -> None:
+        for entry in waiting:
+            self.gate.filter(entry, reason)
+
+    def _measure(self, batch: list[Entry]) -> None:
+        """Compile a batch, then time each of it."""
+        if not batch:
+            return
+        with self._time("compile"):
+            codes = self.measurer.compile([e.source for e in batch])
+        self.record.counts["compiled"] += len(batch)
+        for entry, code in zip(batch, codes):
+            self._take_code(entry, code)
+            if self.watch is not None:
+                self.watch(self.record)
 
     def _take_code(self, entry: Entry, code: bytes | Failure) -> None:
         if isinstance(code, Failure):
@@ -189,6 +214,8 @@ class Search:
                  f"{entry.trial.seconds / best:.1f} times the best after one sample")
         elif self._take(entry, self.rules.samples - 1):
             entry.trial.fate = "timed"
+            if entry.trial.seconds < (1 + self.rules.near) * best:
+                self._take(entry, self.rules.samples)  # it matters which of them is faster
 
     def _take(self, entry: Entry, count: int) -> bool:
         """Add samples to an entry; False, with its fate, where it failed."""
@@ -257,7 +284,8 @@ class Search:
             while order and order[0]:
                 entry = self.gate.entries[order.pop(0)]
                 try:
-                    self.record.duel = self._alternate(entry, self.gate.entries[0], self._pairs(entry))
+                    self.record.duel = self._alternate(entry, self.gate.entries[0],
+                                                       self._pairs(entry))
                 except BackendError:
                     continue  # it failed: the next one's turn
                 if self.record.duel[0] == "a":
@@ -275,7 +303,7 @@ class Search:
         if not beam or self.record.why == "interrupted":
             return beam
         near = [n for n in beam if self.record.trials[n].seconds
-                <= (1 + self.rules.heat_share) * self.record.trials[beam[0]].seconds]
+                <= (1 + self.rules.near) * self.record.trials[beam[0]].seconds]
         if len(near) < 2:
             return beam
         taken: dict[int, list[float]] = {n: [] for n in near}
@@ -288,9 +316,9 @@ class Search:
                         taken[n].append(self.record.trials[n].samples[-1])
                     else:
                         del taken[n]
-        rank = sorted((typical(s) if s else self.record.trials[n].seconds, n)
-                      for n, s in taken.items())
-        order = [n for _, n in rank]
+        times = {n: typical(s) if s else self.record.trials[n].seconds for n, s in taken.items()}
+        level = (1 + self.rules.least_share / 2) * min(times.values(), default=0.0)
+        order = sorted(times, key=lambda n: (max(times[n], level), n))  # of equals, the simplest
         return order + [n for n in beam if n not in near]
 
     def _over(self, share: float) -> bool:
@@ -307,7 +335,7 @@ class Search:
         return max(2, min(self.rules.duel, int(left / each)))
 
     def _believe(self) -> None:
-        """Take the fastest where an interrupt left no time to alternate, if its samples are clear."""
+        """Take the fastest if its samples are clear: an interrupt left no time to alternate."""
         best = self._timed()[0]
         if progressed(best.samples, self.record.trials[0].samples, self.rules):
             self.record.winner = best.number

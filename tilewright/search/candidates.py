@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from math import prod
 
 from tilewright.actions import ACTIONS, Action, Nest, Recipe, Schedule, default_recipe
 from tilewright.actions.nest import nominal
 from tilewright.actions.sketches import Sketch
-from tilewright.actions.sketches.contraction import Contraction
+from tilewright.actions.sketches.contraction import Contraction, analyse
+from tilewright.actions.sketches.draft import Draft
 from tilewright.actions.sketches.pointwise import Pointwise, Transpose
+from tilewright.actions.sketches.recipe import open_axis
 from tilewright.actions.sketches.reduction import Reduction, Rows
 from tilewright.errors import Illegal
 from tilewright.fusion.alternatives import alternatives
@@ -18,7 +21,7 @@ from tilewright.limits import Limits
 
 # what a recipe's own parameters reach
 _PARAMETERS = ("Split", "Reorder", "Parallel", "Vectorize", "StreamStore")
-_UNBOUNDED = 1 << 30
+MOST_VECTORS = 4  # of a register tile's rows
 
 
 @dataclass(frozen=True)
@@ -60,17 +63,16 @@ def starts(kernel: Kernel, limits: Limits, sketches: str = "default") -> Iterato
         if sketches != "none":
             recipe = default_recipe(form, limits)
             if sketches == "bare":
-                recipe = bare(recipe)
+                recipe = bare(recipe, form, limits)
             yield _with_recipe(plain, recipe, f"{sketches} sketches", limits)
 
 
-def bare(recipe: Recipe) -> Recipe:
-    """Return a recipe with every parameter at its smallest."""
+def bare(recipe: Recipe, kernel: Kernel, limits: Limits) -> Recipe:
+    """Return a recipe with nothing in it that a model chose: every parameter at its smallest."""
     small: list[Sketch] = []
     for sketch in recipe.sketches:
         if isinstance(sketch, Contraction):
-            small.append(replace(sketch, rows=1, vectors=1, block=_UNBOUNDED, steps=_UNBOUNDED,
-                                 pack=False, pack_rows=""))
+            small.append(_whole_axes(sketch, recipe, kernel, limits))
         elif isinstance(sketch, Reduction):
             small.append(replace(sketch, copies=1, block=0))
         elif isinstance(sketch, Pointwise):
@@ -84,6 +86,21 @@ def bare(recipe: Recipe) -> Recipe:
     return replace(recipe, sketches=tuple(small), parallel=False, stream=())
 
 
+def _whole_axes(sketch: Contraction, recipe: Recipe, kernel: Kernel, limits: Limits) -> Contraction:
+    """Return the smallest tile, over whole axes."""
+    draft = Draft(kernel)
+    if recipe.opened is not None:
+        open_axis(draft, *recipe.opened)
+    stage = kernel.stage[sketch.stage]
+    shape = analyse(draft, stage, limits)
+    block = steps = 1
+    if shape is not None:
+        loops = draft.own(stage)
+        block = draft.size(loops[shape.vector])
+        steps = prod(draft.size(loops[a]) for a in shape.steps if a in loops)
+    return replace(sketch, rows=1, vectors=1, block=block, steps=steps, pack=False, pack_rows="")
+
+
 def moves(candidate: Candidate, limits: Limits) -> Iterator[Move]:
     """Yield the neighbours of a candidate.
 
@@ -91,7 +108,8 @@ def moves(candidate: Candidate, limits: Limits) -> Iterator[Move]:
     schedule.
     """
     if candidate.recipe is not None:
-        for recipe in near(candidate.recipe, candidate.kernel, limits):
+        for recipe in (*near(candidate.recipe, candidate.kernel, limits),
+                       *full_tiles(candidate.recipe, limits)):
             yield _with_recipe(candidate, recipe, _difference(candidate.recipe, recipe), limits)
     yield from _single_actions(candidate, limits)
 
@@ -126,6 +144,23 @@ def near(recipe: Recipe, kernel: Kernel, limits: Limits) -> list[Recipe]:
             found.setdefault(str(further), further)
     found.pop(str(recipe), None)
     return list(found.values())
+
+
+def full_tiles(recipe: Recipe, limits: Limits) -> Iterator[Recipe]:
+    """Yield the recipe with register tiles of each width and as many rows as then fit.
+
+    Rows and vectors share the registers: neither grows where the other holds them all.
+    """
+    for i, sketch in enumerate(recipe.sketches):
+        if not isinstance(sketch, Contraction):
+            continue
+        for vectors in range(1, MOST_VECTORS + 1):
+            rows = (limits.registers - 1) // vectors - 1
+            if rows >= 1 and vectors != sketch.vectors:
+                panels = max(1, sketch.block // sketch.vectors)
+                tile = replace(sketch, rows=rows, vectors=vectors, block=panels * vectors)
+                yield replace(recipe, sketches=(*recipe.sketches[:i], tile,
+                                                *recipe.sketches[i + 1:]))
 
 
 def _further(old: Recipe, new: Recipe) -> Iterator[Recipe]:

@@ -16,7 +16,8 @@ class Rules:
     least_seconds     progress smaller than this is none
     least_share       progress smaller than this share of the time is none
     duel              the most pairs of samples when two candidates alternate
-    heat, heat_share  samples in turns of the last entries within this share of the fastest
+    near              candidates within this share of the best get as many samples again
+    heat              samples in turns of the beam's entries within `near` at the end
     dry_rounds        rounds in a row without progress that end the search
     """
 
@@ -25,8 +26,8 @@ class Rules:
     least_seconds: float = 0.0
     least_share: float = 0.01
     duel: int = 15
+    near: float = 0.1
     heat: int = 7
-    heat_share: float = 0.1
     dry_rounds: int = 2
 
 

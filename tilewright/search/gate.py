@@ -1,4 +1,4 @@
-"""From candidates to code: duplicates and hopeless ones are turned away, the rest is put in order."""
+"""From candidates to code: duplicates and hopeless ones are turned away, the rest put in order."""
 
 from __future__ import annotations
 
@@ -45,15 +45,13 @@ class Entry:
 class Gate:
     """Admits candidates to a round, and writes the fate of every other into the record.
 
-    per_round   the most admitted at once
-    slack       the most times the best's seconds that the model may expect
-    spent       whether the budget is
+    slack    the most times the best's seconds that the model may expect
+    spent    whether the budget is
     """
 
     record: Record
     backend: Backend
     limits: Limits
-    per_round: int
     slack: float
     spent: Callable[[], bool]
     entries: dict[int, Entry] = field(default_factory=dict)
@@ -73,11 +71,8 @@ class Gate:
         self.record.counts["candidates"] += 1
         return trial
 
-    def admit(self, found: Iterable[tuple[Move, int]], round_: int) -> list[Entry]:
-        """Return a round's entries with their sources, the most promising by the model first.
-
-        Nests are ordered by a guess; only as many are lowered as a round takes.
-        """
+    def order(self, found: Iterable[tuple[Move, int]], round_: int) -> list[Entry]:
+        """Return the entries of what was not met before, the most promising nests first."""
         fresh = []
         for move, parent in found:
             if self.spent():
@@ -90,14 +85,14 @@ class Gate:
             if self.place(entry):
                 entry.trial.expected = self._expected(entry, entry.guess)
                 fresh.append(entry)
-        fresh.sort(key=_promise)
+        return sorted(fresh, key=_promise)
+
+    def batch(self, waiting: list[Entry], count: int, round_: int) -> list[Entry]:
+        """Take up to `count` entries with sources from those waiting, fewer where time is up."""
         ready: list[Entry] = []
-        for entry in fresh:
-            if self.spent():
-                drop(entry.trial, "untried", "the budget was spent")
-            elif len(ready) >= self.per_round:
-                self.filter(entry, "behind the round's share in the model's order")
-            elif self.lower(entry) and self._hopeful(entry, round_) and self.render(entry):
+        while waiting and len(ready) < count and not self.spent():
+            entry = waiting.pop(0)
+            if self.lower(entry) and self._hopeful(entry, round_) and self.render(entry):
                 ready.append(entry)
         return sorted(ready, key=_promise)
 

@@ -1,8 +1,8 @@
 """What a nest costs, from its loops alone: cache lines moved, and roughly its instructions.
 
-It orders candidates before they are lowered. Footprints are those of affine accesses: the lines that
-the loops from some level inwards touch. What fits a cache is read from further away once for each
-iteration of the loops outside.
+It orders candidates before they are lowered. Footprints are those of affine accesses: the lines
+that the loops from some level inwards touch. What fits a cache is read from further away once for
+each iteration of the loops outside.
 """
 
 from __future__ import annotations
