@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from tilewright import config
 from tilewright.cli import machine, main
 from tilewright.cli.bench import command
-from tilewright.search.roofline import MachineLimits, measure_limits
 from tilewright.cli.kernels import Recorder
 from tilewright.plan.debug import Ran
+from tilewright.search.roofline import MachineLimits, measure_limits
 
 SCRIPT = """
 import sys

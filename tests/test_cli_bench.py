@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tilewright.cli.bench import measure
 from tilewright.cli.bench.cases import Case, kernels, select
 from tilewright.cli.bench.libraries import PEERS, NumPy
-from tilewright.search.roofline import MachineLimits
 from tilewright.cli.bench.page import page
 from tilewright.cli.bench.report import Problem, Report, Row, table
 from tilewright.cli.bench.run import WrongValues, check, reference
+from tilewright.search.roofline import MachineLimits
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS = MachineLimits(2, 100e9, {1000: 50e9, 10_000: 10e9}, {1000: 40e9, 10_000: 5e9})

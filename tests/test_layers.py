@@ -16,7 +16,7 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 
 # From the lowest layer to the highest. A module imports from its own row and the rows above it.
 LAYERS = (
-    ("errors",), ("dtypes",), ("config", "limits"),
+    ("errors", "version"), ("dtypes",), ("config", "limits"),
     ("index",), ("graph",), ("rewrite",), ("transforms",), ("kernel",), ("fusion",), ("program",),
     ("actions",), ("lower",), ("backends",), ("runtime",), ("worker",), ("search",), ("plan",),
     ("array",), ("random",), ("jit",), ("nn",), ("interop",), ("bench", "inspect"), ("cli",),

@@ -196,8 +196,8 @@ from tilewright.dtypes import (
 from tilewright.dtypes import bool_ as bool  # noqa: A004
 from tilewright.jit import grad, jit, value_and_grad, vjp
 from tilewright.plan.tuning import tune
+from tilewright.version import __version__
 
-__version__ = "0.1.0"
 __array_api_version__ = "2024.12"
 newaxis = None
 bool_ = bool

@@ -5,7 +5,8 @@
     sum_k where(k == v, x[k], 0)           ->  where(0 <= v < n, x[v], 0)       v does not use k
 
 The first comes of the gradients of pooling and of strided convolutions, the last of one-hot
-patterns (a gather, written out). They are exact: the other terms are zeros, and the sum begins with one.
+patterns (a gather, written out). They are exact: the other terms are zeros, and the sum begins with
+one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 This is the reference that every other way of running a graph is compared with. Special cases state
 the contract where NumPy leaves a choice open: integer division by zero gives 0, shifts by the width
-or more give 0 (or -1 for a negative left operand shifted right), casts of floats to integers truncate
-to 64 bits and wrap, NaN and out-of-range values included as far as int64 reaches.
+or more give 0 (or -1 for a negative left operand shifted right), casts of floats to integers
+truncate to 64 bits and wrap, NaN and out-of-range values included as far as int64 reaches.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
 
 A *map* stage has no state; its stores run once per point of its free axes. A *reduction* has state
 and at least one reduce axis; its stores run once per point of the free axes, after the last step,
-over the final state: they are the `finish`. A *scan* has one carry axis: steps run in order, and the
-stores run after every step over the state so far. A carry axis without state only fixes the order
-(scatter). A Let names a value computed from data (an index read from memory) so that index
+over the final state: they are the `finish`. A *scan* has one carry axis: steps run in order, and
+the stores run after every step over the state so far. A carry axis without state only fixes the
+order (scatter). A Let names a value computed from data (an index read from memory) so that index
 expressions use it.
 
 The kernel's printed text is its key: names are given by first appearance, so kernels that differ

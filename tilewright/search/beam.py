@@ -232,9 +232,19 @@ class Search:
     # -- decisions ---------------------------------------------------------------------------
 
     def _best(self) -> list[int]:
-        """Return the beam: the fastest entries by their least sample, given schedule included."""
+        """Return the beam: the fastest entries by their least sample, given schedule included.
+
+        The last places are for the fastest of forms that have no other, if not far behind.
+        """
         timed = self._timed()
-        return [t.number for t in timed[:self.budget.beam]]
+        far = self.rules.early_stop * timed[0].seconds
+        firsts = {t.alternative: t for t in reversed(timed) if t.seconds <= far}
+        chosen = timed[:self.budget.beam]
+        others = [t for form, t in sorted(firsts.items())
+                  if form not in {c.alternative for c in chosen}]
+        keep = max(1, self.budget.beam - len(others))
+        beam = [*chosen[:keep], *others[:self.budget.beam - keep]]
+        return [t.number for t in sorted(beam, key=lambda t: (t.seconds, t.number))]
 
     def _timed(self) -> list[Trial]:
         timed = [t for t in self.record.trials if t.fate == "timed"]

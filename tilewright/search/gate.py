@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -72,7 +73,10 @@ class Gate:
         return trial
 
     def order(self, found: Iterable[tuple[Move, int]], round_: int) -> list[Entry]:
-        """Return the entries of what was not met before, the most promising nests first."""
+        """Return the entries of what was not met before, the most promising nests first.
+
+        The kernel's forms take turns: the model orders nests of one form.
+        """
         fresh = []
         for move, parent in found:
             if self.spent():
@@ -85,7 +89,12 @@ class Gate:
             if self.place(entry):
                 entry.trial.expected = self._expected(entry, entry.guess)
                 fresh.append(entry)
-        return sorted(fresh, key=_promise)
+        ranks: Counter[int] = Counter()
+        turn: dict[int, int] = {}
+        for entry in sorted(fresh, key=_promise):
+            ranks[entry.trial.alternative] += 1
+            turn[entry.trial.number] = ranks[entry.trial.alternative]
+        return sorted(fresh, key=lambda e: (turn[e.trial.number], *_promise(e)))
 
     def batch(self, waiting: list[Entry], count: int, round_: int) -> list[Entry]:
         """Take up to `count` entries with sources from those waiting, fewer where time is up."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-import tilewright
 from tilewright.backends import Backend
 from tilewright.kernel import Kernel
+from tilewright.version import __version__
 
 GRAMMAR = 1  # raised when an action's printed form changes, so that old schedules do not parse
 CACHE_MODES = ("warm", "cold")
@@ -79,4 +79,4 @@ def code_version() -> str:
         for path in sorted(part.rglob("*.py")) if part.is_dir() else [part]:
             digest.update(f"{path.relative_to(root)}\0".encode())
             digest.update(path.read_bytes())
-    return f"{tilewright.__version__}+{digest.hexdigest()[:12]}"
+    return f"{__version__}+{digest.hexdigest()[:12]}"
