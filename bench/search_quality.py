@@ -88,18 +88,18 @@ def code_of(kernel, choice: Choice, limits: Limits, device: CpuMeasurer,
     return Code(code, low.binding, tuple(p.parallel for p in low.programs))
 
 
-def alternate(kernel, choices: list[Choice], limits: Limits, target: Target, pairs: int = 15
+def alternate(kernel, choices: list[Choice], limits: Limits, target: Target, pairs: int = 31
               ) -> list[float]:
-    """Return each choice's median seconds, relative order alternating; inf where it fails."""
+    """Return the lower quartile of each choice's seconds, taken in turns; inf where it fails."""
     with CpuMeasurer(target) as device:
         codes = [code_of(kernel, c, limits, device) for c in choices]
         first = next(c for c in codes if c is not None)
         device.begin(kernel, first)
         handles = [None if c is None else device.link(c) for c in codes]
         samples: list[list[float]] = [[] for _ in choices]
-        order = list(range(len(choices)))
-        for number in range(pairs):
-            for i in order if number % 2 else order[::-1]:
+        rng = random.Random(0)
+        for _ in range(pairs):
+            for i in rng.sample(range(len(choices)), len(choices)):
                 if isinstance(handles[i], int):
                     sample = device.sample(handles[i])
                     if not isinstance(sample, Failure):
@@ -242,11 +242,12 @@ def one(case, number: int, kernel, options, limits: Limits, target: Target) -> d
         choices[f"expert{i}"] = choice
     for i, choice in enumerate(best_of(options.best, case.name, number)):
         choices[f"best{i}"] = choice
-    seconds = alternate(kernel, list(choices.values()), limits, target)
-    row["us"] = {k: round(s * 1e6, 2) for k, s in zip(choices, seconds)}
-    least = min(seconds)
-    row["over_best"] = {k: round(s / least, 3) for k, s in zip(choices, seconds)
-                        if k.startswith("search") or k == "default"}
+    distinct = {(c.alternative, str(c.schedule)): c for c in choices.values()}
+    times = dict(zip(distinct, alternate(kernel, list(distinct.values()), limits, target)))
+    seconds = {k: times[c.alternative, str(c.schedule)] for k, c in choices.items()}
+    least = min(times.values())
+    row["us"] = {k: round(s * 1e6, 2) for k, s in seconds.items()}
+    row["over_best"] = {k: round(s / least, 3) for k, s in seconds.items()}
     row["winners"] = [(c.alternative, str(c.schedule)) for k, c in choices.items()
                       if k.startswith(("search", "random"))]
     return row

@@ -89,6 +89,9 @@ class Puller:
     def _read_scratch(self, node: Node, index: Index, guards: Guards) -> Value:
         name, made = self.scratch[id(node)]
         memory = self.memory[name]
+        if index == made:  # a part may have been made in steps
+            index = made = tuple(Expr(((Sym(a, 0, max(self.axes.sizes[a] - 1, 0)), 1),), 0)
+                                 for a in memory.axes)
         found: dict[str, Expr] = {}
         for expr, at in zip(made, index):
             expr, at = expr - expr.const, at - expr.const

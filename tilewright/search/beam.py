@@ -23,6 +23,9 @@ from tilewright.search.record import Record, Round, Trial
 
 BATCH = 8  # sources compiled between two looks at the clock
 IDLE_BATCHES = 2  # in a row without a new fastest that end a round
+RESERVE = 0.12  # share of the budget that is kept for the last comparisons, at most
+JUDGE = 0.05  # share of the budget for telling two candidates apart after a round
+LONG = 0.002  # share of the budget above which one run is sampled sparingly
 PATIENCE = 0.5  # seconds for the last comparison after Ctrl-C
 SPENT = "the budget was spent"
 
@@ -126,7 +129,7 @@ class Search:
         self._count("timed")
         entry.trial.fate = "timed"
         most = 2 * self.rules.duel * entry.trial.seconds
-        self.reserve = min(most, 0.1 * self.budget.seconds)
+        self.reserve = min(most, RESERVE * self.budget.seconds)
 
     def _moves(self, beam: list[int], wide: bool) -> Iterator[tuple[Move, int]] | None:
         """Return what to try next: moves of new entries; if `wide`, pairs of moves of the first.
@@ -212,10 +215,16 @@ class Search:
         if drop_early(entry.trial.seconds, best, self.rules):
             drop(entry.trial, "slow",
                  f"{entry.trial.seconds / best:.1f} times the best after one sample")
-        elif self._take(entry, self.rules.samples - 1):
+        elif self._take(entry, self._more(entry, best)):
             entry.trial.fate = "timed"
-            if entry.trial.seconds < (1 + self.rules.near) * best:
-                self._take(entry, self.rules.samples)  # it matters which of them is faster
+
+    def _more(self, entry: Entry, best: float) -> int:
+        """Return how many more samples an entry is worth: few where they take long, or lost."""
+        seconds, samples = entry.trial.seconds, self.rules.samples
+        close = seconds < (1 + self.rules.near) * best
+        if seconds > LONG * self.budget.seconds:
+            return 1 if close else 0
+        return 2 * samples - 1 if close and not self._spent() else samples - 1
 
     def _take(self, entry: Entry, count: int) -> bool:
         """Add samples to an entry; False, with its fate, where it failed."""
@@ -258,7 +267,9 @@ class Search:
         new, old = self.gate.entries[fastest], self.gate.entries[first]
         if progressed(new.trial.samples, old.trial.samples, self.rules):
             return True, f"{fastest} is faster than {first} beyond noise"
-        verdict, ratio, _, _ = self._alternate(new, old, self.rules.duel)
+        each = new.trial.seconds + old.trial.seconds
+        most = max(3, min(self.rules.duel, int(JUDGE * self.budget.seconds / each)))
+        verdict, ratio, _, _ = self._alternate(new, old, most)
         if verdict == "a" and ratio > 1 + self.rules.least_share:
             return True, f"{fastest} won {first} by {ratio:.3f} in alternation"
         return False, f"{fastest} did not beat {first} in alternation (ratio {ratio:.3f})"

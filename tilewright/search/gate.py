@@ -16,7 +16,10 @@ from tilewright.search.candidates import Candidate, Move, spills
 from tilewright.search.measurer import Code
 from tilewright.search.model import estimate
 from tilewright.search.record import Record, Trial
-from tilewright.search.traffic import predict
+from tilewright.search.traffic import code_size, predict
+
+STARTS = 4  # times the slack that starts have: they are unlike the given schedule
+MOST_CODE = 8000  # instructions: what instruction caches hold, roughly
 
 
 @dataclass
@@ -106,7 +109,7 @@ class Gate:
         return sorted(ready, key=_promise)
 
     def place(self, entry: Entry) -> bool:
-        """Apply an entry's schedule; False, with its fate, where it is illegal, known or spills."""
+        """Apply an entry's schedule; False, with its fate, if it is illegal, known or too big."""
         trial = entry.trial
         try:
             entry.nest = nest = entry.candidate.nest()
@@ -119,7 +122,10 @@ class Gate:
             return False
         self.record.counts["distinct"] += 1
         why = spills(nest, self.limits)
-        if why:
+        size = code_size(nest, self.limits)
+        if size > MOST_CODE and not why:
+            why = f"its code would be some {size:.0f} instructions"
+        if why and entry.trial.number:
             self.filter(entry, why)
             return False
         entry.guess = predict(nest, self.limits)
@@ -153,7 +159,7 @@ class Gate:
         times = entry.trial.expected / fastest
         if entry.bound > fastest:
             self.filter(entry, "its instructions alone take longer than the best")
-        elif round_ and times > self.slack:
+        elif times > self.slack * (1 if round_ else STARTS):
             self.filter(entry, f"the model expects {times:.1f} times the seconds of the best")
         else:
             return True

@@ -74,6 +74,24 @@ def memory_cycles(nest: Nest, limits: Limits) -> float:
                / _share(nest, leaf, limits) for leaf in nest.derived)
 
 
+def code_size(nest: Nest, limits: Limits) -> float:
+    """Return roughly how many instructions a nest becomes, edges not counted."""
+    total = 0.0
+    for leaf in nest.derived:
+        lanes, copies = 1, 1
+        for loop in nest.paths[leaf]:
+            if loop.kind == "vectorize":
+                lanes = nominal(nest, loop.name)
+            elif loop.kind in ("interleave", "unroll"):
+                copies *= max(nominal(nest, loop.name), 1)
+        walks = _walks(nest, leaf)
+        size = max((w.itemsize for w in walks), default=4)
+        parts = max(1.0, lanes * size / limits.vector_bytes)
+        values = len(walks) if leaf in nest.copy else len(postorder(nest.stage_of(leaf).roots()))
+        total += copies * parts * values
+    return total
+
+
 def blend(work: float, memory: float) -> float:
     """Return the cycles of work and memory that partly hide in one another."""
     return max(work, memory) + OVERLAP * min(work, memory)

@@ -167,7 +167,7 @@ def _rows_to_open(draft: Draft, limits: Limits) -> tuple[str, int] | None:
 
 
 def _bytes_held(draft: Draft, loop: Loop) -> int:
-    """Return the bytes of scratch that one iteration of a loop hands over between its stages."""
+    """Return the bytes of scratch that stages hand over in one iteration of a loop: its rows."""
     shared = {p.name for p in draft.nest.paths[loop.name]}
     stages = [draft.kernel.stage[s] for s in leaves((loop,))]
     total = 0
@@ -177,7 +177,7 @@ def _bytes_held(draft: Draft, loop: Loop) -> int:
             size = buffer.dtype.itemsize
             for e, extent in zip(store.index, buffer.shape):
                 size *= 1 if {s.name for s in symbols(e)} <= shared else int(extent)
-            total += size
+            total += size if size > buffer.dtype.itemsize else 0
     return max(total, 1)
 
 
