@@ -44,6 +44,10 @@ class TooLarge(TilewrightError):
     """A program passed the instruction cap while it was being emitted."""
 
 
+class ScheduleWarning(RuntimeWarning):
+    """The default schedule of a kernel failed and plain loops run in its place: our fault."""
+
+
 class VerifyError(TilewrightError):
     """An intermediate representation broke one of its rules; names the pass that broke it."""
 

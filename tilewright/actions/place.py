@@ -175,16 +175,22 @@ def _prune(items: tuple[Item, ...], stage: str) -> tuple[Item, ...]:
 
 def _insert(nest: Nest, items: tuple[Item, ...], at: str,
             own: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Return the tree with `own` put into loop `at`, before the first later stage."""
+    """Return the tree with `own` put into loop `at`, before the first later stage.
+
+    Where that loop holds stages that have to run before it too, after the last of those.
+    """
     order = {s.name: i for i, s in enumerate(nest.kernel.stages)}
-    mine = order[next(leaves(own))]
+    name = next(leaves(own))
+    needed = {s.name for s in nest.kernel.stages[:order[name]]
+              if conflict(s, nest.kernel.stage[name])}
 
     def put(body: tuple[Item, ...]) -> tuple[Item, ...]:
-        for position, item in enumerate(body):
-            ranks = [order[nest.stage_of(leaf).name] for leaf in leaves((item,))]
-            if max(ranks) > mine:
-                return (*body[:position], *own, *body[position:])
-        return (*body, *own)
+        inside = [{nest.stage_of(leaf).name for leaf in leaves((item,))} for item in body]
+        later = [i for i, names in enumerate(inside)
+                 if max(order[n] for n in names) > order[name]]
+        after = [i + 1 for i, names in enumerate(inside) if names & needed]
+        position = max([later[0] if later else len(body), *after])
+        return (*body[:position], *own, *body[position:])
 
     def walk(body: tuple[Item, ...]) -> tuple[Item, ...]:
         out: list[Item] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,12 +16,18 @@ from pathlib import Path
 from tilewright.actions import Nest, Schedule, default_schedule, parse_schedule
 from tilewright.backends import Backend, Executable, backend
 from tilewright.config import Config
-from tilewright.errors import BackendError, Illegal, ScheduleError, TooLarge
+from tilewright.errors import (
+    BackendError,
+    Illegal,
+    ScheduleError,
+    ScheduleWarning,
+    TooLarge,
+)
 from tilewright.fusion.alternatives import preferred
 from tilewright.kernel import Kernel
 from tilewright.kernel.verify import verify as verify_kernel
 from tilewright.limits import Limits
-from tilewright.lower import lower
+from tilewright.lower import Lowered, lower
 from tilewright.plan.cache import Cache
 from tilewright.plan.recorded import key_of, opened, records_in
 from tilewright.program import Binding, Program
@@ -130,15 +137,12 @@ def build(kernel: Kernel, target: Target, work: Work, schedule: Schedule | None 
     """
     if target.verify:
         verify_kernel(kernel, "fusion")
-    with work.stage("schedule"):
-        if schedule is None:
-            alternative, form = _preferred(kernel, target.limits)
-            schedule = default_schedule(form, target.limits)
-        else:
-            form = _form(kernel, target.limits, alternative)
-        nest = schedule.apply(form)
-    with work.stage("lower"):
-        lowered = lower(nest, target.limits)
+    if schedule is None:
+        alternative, form = _preferred(kernel, target.limits)
+        schedule, lowered = _lower_by_default(form, target, work)
+    else:
+        form = _form(kernel, target.limits, alternative)
+        lowered = _lower(form, schedule, target, work)
     if target.verify:
         _verify(form, lowered.programs)
     programs, maker = lowered.programs, backend(target.backend)
@@ -148,6 +152,29 @@ def build(kernel: Kernel, target: Target, work: Work, schedule: Schedule | None 
     work.count("programs found" if found else "programs compiled", len(programs))
     return Built(kernel, alternative, form, schedule, target, lowered.binding,
                  tuple(p.parallel for p in programs), sum(p.count for p in programs), executable)
+
+
+def _lower(form: Kernel, schedule: Schedule, target: Target, work: Work) -> Lowered:
+    with work.stage("schedule"):
+        nest = schedule.apply(form)
+    with work.stage("lower"):
+        return lower(nest, target.limits)
+
+
+def _lower_by_default(form: Kernel, target: Target, work: Work) -> tuple[Schedule, Lowered]:
+    """Return the default schedule and its Programs.
+
+    Sketches that do not fit a kernel are a fault of theirs: warned of, and no reason to fail.
+    """
+    try:
+        with work.stage("schedule"):
+            schedule = default_schedule(form, target.limits)
+        return schedule, _lower(form, schedule, target, work)
+    except Illegal as reason:
+        warnings.warn(f"schedule: cannot use the default for a kernel ({reason}); it runs in plain "
+                      f"loops. Please report it with its text:\n{form}", ScheduleWarning,
+                      stacklevel=2)
+        return Schedule(), _lower(form, Schedule(), target, work)
 
 
 def _object(maker: Backend, source: str, directory: Path) -> tuple[bytes, bool]:

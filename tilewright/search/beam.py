@@ -219,9 +219,12 @@ class Search:
             entry.trial.fate = "timed"
 
     def _more(self, entry: Entry, best: float) -> int:
-        """Return how many more samples an entry is worth: few where they take long, or lost."""
+        """Return how many more samples an entry is worth: few where they take long, or lost.
+
+        Starts have many: what their moves are expected to take depends on them.
+        """
         seconds, samples = entry.trial.seconds, self.rules.samples
-        close = seconds < (1 + self.rules.near) * best
+        close = seconds < (1 + self.rules.near) * best or entry.trial.round == 0
         if seconds > LONG * self.budget.seconds:
             return 1 if close else 0
         return 2 * samples - 1 if close and not self._spent() else samples - 1

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from tilewright.actions import Nest
 from tilewright.backends import Backend
@@ -90,7 +91,7 @@ class Gate:
                 continue
             entry = self.new(move, parent, round_)
             if self.place(entry):
-                entry.trial.expected = self._expected(entry, entry.guess)
+                entry.trial.expected = self._expected(entry)
                 fresh.append(entry)
         ranks: Counter[int] = Counter()
         turn: dict[int, int] = {}
@@ -150,13 +151,13 @@ class Gate:
             return False
         cost = estimate(entry.lowered.programs, entry.nest, self.limits)
         entry.trial.cycles, entry.bound = cost.cycles, cost.bound
-        entry.trial.expected = self._expected(entry, cost.cycles)
+        entry.trial.expected = self._expected(entry)
         return True
 
     def _hopeful(self, entry: Entry, round_: int) -> bool:
         """Filter what cannot be, or by the model is not, near the best."""
         fastest = min((e.trial.seconds for e in self.entries.values()), default=float("inf"))
-        times = entry.trial.expected / fastest
+        times = min(self._against(entry), default=entry.trial.cycles) / fastest
         if entry.bound > fastest:
             self.filter(entry, "its instructions alone take longer than the best")
         elif times > self.slack * (1 if round_ else STARTS):
@@ -165,17 +166,25 @@ class Gate:
             return True
         return False
 
-    def _expected(self, entry: Entry, cycles: float) -> float:
-        """Return the seconds that a model's cycles stand for.
+    def _expected(self, entry: Entry) -> float:
+        """Return the seconds that the model's cycles stand for: the mean by ratio of `_against`."""
+        found = self._against(entry)
+        return prod(found) ** (1 / len(found)) if found else entry.trial.cycles or entry.guess
 
-        What the model said of the parent, and what that took, tell its error; a start is held
-        against the given schedule.
+    def _against(self, entry: Entry) -> list[float]:
+        """Return the seconds expected from the parent's and from the fastest candidate's.
+
+        What the model said of them, and what they took, tell its error. A start has the given
+        schedule for parent.
         """
-        parent = self.entries.get(max(entry.trial.parent, 0))
-        if parent is None or not parent.trial.samples:
-            return cycles
-        before = parent.trial.cycles if entry.trial.cycles else parent.guess
-        return parent.trial.seconds * cycles / max(before, 1.0)
+        timed = [e for e in self.entries.values() if e.trial.samples]
+        parent = self.entries[max(entry.trial.parent, 0)]
+        others = [parent] if parent.trial.samples else []
+        if timed:
+            others.append(min(timed, key=lambda e: (e.trial.seconds, e.trial.number)))
+        lowered = entry.trial.cycles > 0
+        return [o.trial.seconds * (entry.trial.cycles / max(o.trial.cycles, 1.0) if lowered
+                                   else entry.guess / max(o.guess, 1.0)) for o in others]
 
     def render(self, entry: Entry) -> bool:
         """Render an entry's Programs; False where the same ones were met."""
