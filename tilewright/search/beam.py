@@ -22,7 +22,7 @@ from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record, Round, Trial
 
 BATCH = 8  # sources compiled between two looks at the clock
-IDLE_BATCHES = 2  # in a row without a new fastest that end a round
+IDLE = 16  # candidates in a row, in whole batches, without a new fastest that end a round
 RESERVE = 0.12  # share of the budget that is kept for the last comparisons, at most
 JUDGE = 0.05  # share of the budget for telling two candidates apart after a round
 LONG = 0.002  # share of the budget above which one run is sampled sparingly
@@ -63,6 +63,7 @@ class Search:
         self.began = clock()
         self.expanded: set[int] = set()
         self.widened: set[int] = set()
+        self.beaten: dict[int, float] = {}  # seconds at best, of who lost an alternation
         self.record = Record(kernel.key, kernel.key, backend.name, budget.beam, seed)
         self.record.counts = dict.fromkeys(
             ("candidates", "distinct", "programs", "compiled", "timed", "filtered"), 0)
@@ -98,10 +99,9 @@ class Search:
             if found is None:
                 self.record.why = "every move from the beam was tried"
                 return
-            first = beam[0]
             self._round(number, found)
+            progress, decision = self._judge(beam[0], number)
             beam = self._best()
-            progress, decision = self._judge(first, beam)
             self._close_round(number, beam, decision)
             dry = 0 if progress else dry + 1
             if dry >= self.rules.dry_rounds:
@@ -127,6 +127,7 @@ class Search:
         if not self._take(entry, self.rules.samples):
             raise BackendError(f"search: cannot run the given schedule ({entry.trial.reason})")
         self._count("timed")
+        self.gate.timed.append(entry)
         entry.trial.fate = "timed"
         most = 2 * self.rules.duel * entry.trial.seconds
         self.reserve = min(most, RESERVE * self.budget.seconds)
@@ -154,7 +155,7 @@ class Search:
     def _round(self, number: int, found: Iterator[tuple[Move, int]]) -> None:
         """Lower, compile and time what was found, a batch at a time in the model's order.
 
-        Ends with the budget, with the round's share, or after batches without a new fastest.
+        Ends with the budget, with the round's share, or after many without a new fastest.
         """
         with self._time("lower"):
             waiting = self.gate.order(found, number)
@@ -162,8 +163,8 @@ class Search:
         while waiting and not self._spent():
             if taken >= self.budget.per_round:
                 return self._leave(waiting, "behind the round's share in the model's order")
-            if idle >= IDLE_BATCHES and number:
-                return self._leave(waiting, f"the {idle * BATCH} before it in the model's order "
+            if idle >= IDLE and number:
+                return self._leave(waiting, f"the {idle} before it in the model's order "
                                             "were no faster than the best")
             fastest = min(t.seconds for t in self.record.trials)
             with self._time("lower"):
@@ -171,7 +172,7 @@ class Search:
             self._measure(batch)
             taken += len(batch)
             faster = min(t.seconds for t in self.record.trials) < fastest
-            idle = 0 if faster else idle + 1
+            idle = 0 if faster else idle + len(batch)
         for entry in waiting:
             drop(entry.trial, "untried", SPENT)
 
@@ -212,11 +213,13 @@ class Search:
         if not self._take(entry, 1):
             return
         self._count("timed")
+        self.gate.timed.append(entry)
         if drop_early(entry.trial.seconds, best, self.rules):
             drop(entry.trial, "slow",
                  f"{entry.trial.seconds / best:.1f} times the best after one sample")
-        elif self._take(entry, self._more(entry, best)):
-            entry.trial.fate = "timed"
+            return
+        entry.trial.fate = "timed"
+        self._take(entry, self._more(entry, best))
 
     def _more(self, entry: Entry, best: float) -> int:
         """Return how many more samples an entry is worth: few where they take long, or lost.
@@ -259,23 +262,33 @@ class Search:
         return [t.number for t in sorted(beam, key=lambda t: (t.seconds, t.number))]
 
     def _timed(self) -> list[Trial]:
+        """Return what was timed, the fastest first; who lost an alternation is not before it."""
         timed = [t for t in self.record.trials if t.fate == "timed"]
-        return sorted(timed, key=lambda t: (t.seconds, t.number))
+        return sorted(timed, key=lambda t: (max(t.seconds, self.beaten.get(t.number, 0.0)),
+                                            t.number))
 
-    def _judge(self, first: int, beam: list[int]) -> tuple[bool, str]:
-        """Return whether a round progressed beyond noise, and the words for it."""
-        fastest = beam[0]
-        if fastest == first:
+    def _judge(self, first: int, number: int) -> tuple[bool, str]:
+        """Return whether a round progressed beyond noise, and the words for it.
+
+        The machine's speed drifts: the round's fastest alternates with the first of the beam also
+        where samples of an earlier time are a little better.
+        """
+        old = self.gate.entries[first]
+        found = [t for t in self._timed() if t.round == number
+                 and t.seconds < (1 + self.rules.near) * old.trial.seconds]
+        if not found:
             return False, "no candidate was faster"
-        new, old = self.gate.entries[fastest], self.gate.entries[first]
+        new = self.gate.entries[found[0].number]
         if progressed(new.trial.samples, old.trial.samples, self.rules):
-            return True, f"{fastest} is faster than {first} beyond noise"
+            return True, f"{new.trial.number} is faster than {first} beyond noise"
         each = new.trial.seconds + old.trial.seconds
         most = max(3, min(self.rules.duel, int(JUDGE * self.budget.seconds / each)))
         verdict, ratio, _, _ = self._alternate(new, old, most)
         if verdict == "a" and ratio > 1 + self.rules.least_share:
-            return True, f"{fastest} won {first} by {ratio:.3f} in alternation"
-        return False, f"{fastest} did not beat {first} in alternation (ratio {ratio:.3f})"
+            self.beaten[first] = ratio * new.trial.seconds
+            return True, f"{new.trial.number} won {first} by {ratio:.3f} in alternation"
+        self.beaten[new.trial.number] = old.trial.seconds / min(ratio, 1.0)
+        return False, f"{new.trial.number} did not beat {first} in alternation (ratio {ratio:.3f})"
 
     def _alternate(self, a: Entry, b: Entry, most: int) -> tuple[str, float, float, float]:
         """Alternate samples of two entries, up to `most` pairs; see `decide.duel`.

@@ -20,7 +20,9 @@ from tilewright.search.record import Record, Trial
 from tilewright.search.traffic import code_size, predict
 
 STARTS = 4  # times the slack that starts have: they are unlike the given schedule
-MOST_CODE = 8000  # instructions: what instruction caches hold, roughly
+MOST_CODE = 2500  # estimated instructions; more take long to compile and crowd the caches
+MOST_GROWTH = 1.5  # times the given schedule's instructions, where that has as many
+BULK = 6000  # instructions of one batch: between two looks at the clock
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Gate:
 
     slack    the most times the best's seconds that the model may expect
     spent    whether the budget is
+    entries  by their trials' numbers; `timed` are those that were, which the search tells
     """
 
     record: Record
@@ -60,6 +63,8 @@ class Gate:
     slack: float
     spent: Callable[[], bool]
     entries: dict[int, Entry] = field(default_factory=dict)
+    timed: list[Entry] = field(default_factory=list)
+    most_code: float = MOST_CODE
     _nests: dict[str, int] = field(default_factory=dict)
     _programs: dict[str, int] = field(default_factory=dict)
     _objects: dict[str, int] = field(default_factory=dict)
@@ -101,12 +106,18 @@ class Gate:
         return sorted(fresh, key=lambda e: (turn[e.trial.number], *_promise(e)))
 
     def batch(self, waiting: list[Entry], count: int, round_: int) -> list[Entry]:
-        """Take up to `count` entries with sources from those waiting, fewer where time is up."""
+        """Take up to `count` entries with sources from those waiting.
+
+        Fewer where they are large, or time is up.
+        """
         ready: list[Entry] = []
-        while waiting and len(ready) < count and not self.spent():
+        instructions = 0
+        while waiting and len(ready) < count and instructions < BULK and not self.spent():
             entry = waiting.pop(0)
             if self.lower(entry) and self._hopeful(entry, round_) and self.render(entry):
                 ready.append(entry)
+            if entry.lowered is not None:
+                instructions += sum(p.count for p in entry.lowered.programs)
         return sorted(ready, key=_promise)
 
     def place(self, entry: Entry) -> bool:
@@ -124,7 +135,9 @@ class Gate:
         self.record.counts["distinct"] += 1
         why = spills(nest, self.limits)
         size = code_size(nest, self.limits)
-        if size > MOST_CODE and not why:
+        if not entry.trial.number:
+            self.most_code = max(MOST_CODE, MOST_GROWTH * size)
+        elif size > self.most_code and not why:
             why = f"its code would be some {size:.0f} instructions"
         if why and entry.trial.number:
             self.filter(entry, why)
@@ -156,7 +169,7 @@ class Gate:
 
     def _hopeful(self, entry: Entry, round_: int) -> bool:
         """Filter what cannot be, or by the model is not, near the best."""
-        fastest = min((e.trial.seconds for e in self.entries.values()), default=float("inf"))
+        fastest = min((e.trial.seconds for e in self.timed), default=float("inf"))
         times = min(self._against(entry), default=entry.trial.cycles) / fastest
         if entry.bound > fastest:
             self.filter(entry, "its instructions alone take longer than the best")
@@ -177,7 +190,7 @@ class Gate:
         What the model said of them, and what they took, tell its error. A start has the given
         schedule for parent.
         """
-        timed = [e for e in self.entries.values() if e.trial.samples]
+        timed = [e for e in self.timed if e.trial.samples]
         parent = self.entries[max(entry.trial.parent, 0)]
         others = [parent] if parent.trial.samples else []
         if timed:

@@ -105,7 +105,8 @@ def _loop(loop: Loop, limits: Limits) -> Count:
 def _trips(loop: Loop) -> float:
     lo, hi = loop.lo, loop.hi
     if lo.op == "const" and hi.op == "const":
-        return max(int.from_bytes(hi.data, "little") - int.from_bytes(lo.data, "little"), 0)
+        ends = [int.from_bytes(x.data, "little") for x in (lo, hi)]  # type: ignore[arg-type]
+        return max(ends[1] - ends[0], 0)
     return 16.0
 
 
