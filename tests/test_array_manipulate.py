@@ -127,3 +127,12 @@ def test_searching_and_sorting():
     same(tw.searchsorted([1, 2, 4], [0, 2, 5], side="right"), np.array([0, 2, 3]))
     same(tw.where(b > 2, b, 0), np.where(b > 2, b, 0))
     same(tw.where(b > 2)[0], np.array([0, 2]))
+
+
+@pytest.mark.parametrize("dtype", [tw.bfloat16, tw.float16, tw.float32, tw.float64])
+def test_nans_sort_last_in_every_float(dtype):
+    values = np.array([3.0, np.nan, -1.0, -2.0, np.inf, np.nan, 0.5], np.float32)
+    x = tw.asarray(values).astype(dtype)
+    np.testing.assert_array_equal(tw.sort(x).astype(tw.float32).numpy(), np.sort(values))
+    np.testing.assert_array_equal(tw.argsort(x).numpy(), np.argsort(values, kind="stable"))
+    assert tw.searchsorted(tw.sort(x), tw.asarray(np.nan, dtype=dtype)).item() == 5

@@ -10,7 +10,7 @@ from tilewright.array import build as b
 from tilewright.array.convert import ArrayLike, asarray, to_node
 from tilewright.array.elementwise import select
 from tilewright.array.tensor import Tensor, from_numpy
-from tilewright.dtypes import int64
+from tilewright.dtypes import bfloat16, int64
 from tilewright.errors import DTypeError, ShapeError
 
 
@@ -43,13 +43,19 @@ class _Sort:
     descending: bool
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
+        keys = _comparable(x)
         if not self.descending:
-            function = np.argsort if self.places else np.sort
-            return function(x, axis=self.axis, kind="stable")
-        turned = np.flip(x, self.axis)
+            order = np.argsort(keys, axis=self.axis, kind="stable")
+            return order if self.places else np.take_along_axis(x, order, self.axis)
+        turned = np.flip(keys, self.axis)
         order = np.flip(np.argsort(turned, axis=self.axis, kind="stable"), self.axis)
         order = x.shape[self.axis] - 1 - order
         return order if self.places else np.take_along_axis(x, order, self.axis)
+
+
+def _comparable(x: np.ndarray) -> np.ndarray:
+    """Return the array in a dtype whose NaNs NumPy sorts last: its order of bfloat16 has none."""
+    return x.astype(np.float32) if x.dtype == bfloat16.numpy else x
 
 
 def sort(x: ArrayLike, /, axis: int = -1, *, descending: bool = False,
@@ -77,7 +83,8 @@ class _SearchSorted:
     side: str
 
     def __call__(self, x: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return np.searchsorted(x, values, side=self.side).astype(np.int64)  # type: ignore
+        found = np.searchsorted(_comparable(x), _comparable(values), side=self.side)  # type: ignore
+        return found.astype(np.int64)
 
 
 def searchsorted(x1: ArrayLike, x2: ArrayLike, /, *, side: str = "left") -> Tensor:
