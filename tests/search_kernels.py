@@ -77,6 +77,9 @@ class Watching:
         self._called()
         return self.device.sample(handle)
 
+    def noise(self) -> float:
+        return self.device.noise()
+
     def close(self) -> None:
         self.device.close()
 

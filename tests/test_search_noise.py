@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from search_kernels import KERNELS, simulate
 from search_noise import accepted_slower, missed, regret
 
 from tilewright.search.decide import (
@@ -104,3 +105,12 @@ def test_equal_candidates_are_hardly_ever_told_apart():
         return 1 + 0.05 * abs(float(rng.standard_normal()))
     verdicts = [duel(take, take, RULES)[0] for _ in range(400)]
     assert verdicts.count("a") <= 0.06 * 400
+
+
+def test_a_noisy_machine_gets_twice_the_samples():
+    quiet, noisy = (simulate(KERNELS["add_3d"](), noise=level) for level in (0.01, 0.3))
+    assert (quiet.noise, noisy.noise) == (0.01, 0.3)
+    assert Rules().against(0.01) == Rules()
+    least = [min(len(t.samples) for t in record.trials if t.fate == "timed")
+             for record in (quiet, noisy)]
+    assert least == [Rules().samples, 2 * Rules().samples]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 LEAST_GRANT = 1.0  # seconds; a search with less finds nothing, so small shares are rounded up
 SEARCH_SHARE = 0.94  # of a grant; the rest is for the last comparison and what stands around it
 RULES = Rules()
+DUEL_SHARE = 0.04  # of the seconds, for the last comparison of a slow kernel
 PAIRS, FEW_PAIRS = (6, RULES.duel), (2, 2)  # least and most; few where the gain is beyond doubt
 
 
@@ -94,6 +95,7 @@ class Tuner:
         self.left, self.closed = tune.seconds, False
         self._end = 0.0  # of the budget, by the clock, while it is being spent
         self._met: set[tuple] = set()  # kernels by key and target
+        self._warned = False  # of a noisy machine
         self._plans: weakref.WeakSet[Plan] = weakref.WeakSet()
         self._lock = threading.Lock()
 
@@ -240,12 +242,17 @@ class Tuner:
         target, device = built.target, self.device
         measurer = device.measurer(target)
         try:
-            return search(
+            record = search(
                 built.origin, built.schedule, backend(target.backend), target.limits, measurer,
                 Budget(self.tune.beam, seconds), device.clock, rules=RULES,
                 alternative=built.alternative, seed=self.tune.seed, watch=display.watch)
         finally:
             measurer.close()
+        if record.noise > RULES.noisy and not self._warned:
+            self._warned = True
+            _warn(f"tune: this machine is noisy ({record.noise:.0%} spread of one kernel's runs): "
+                  "samples are doubled, and small gains will be missed")
+        return record
 
     def _decide(self, usage: Usage, record: Record, result: Result) -> None:
         """Let the winner compete in this process with what is in use; record and use the better."""
@@ -259,6 +266,8 @@ class Tuner:
                         best.alternative)
             given, other = usage.pair(built, new)
             pairs = FEW_PAIRS if started and record.gain > RULES.early_stop else PAIRS
+            affordable = int(DUEL_SHARE * self.tune.seconds / (2 * max(result.before, 1e-9)))
+            pairs = pairs[0], max(pairs[0], min(pairs[1], affordable))
             outcome = duel(other, given, replace(RULES, duel=pairs[1]), pairs[0])
             verdict, ratio = outcome[:2]
             if verdict == "a":

@@ -156,5 +156,7 @@ class Device:
     def alone(self, given: Built, other: Built) -> tuple[Take, Take]:
         """Return functions that take samples of two forms of a kernel on inputs of their own."""
         def taker(bench: Bench) -> Take:
-            return lambda: float(bench.time(TRIES).min())
+            once = float(bench.time(1)[0])
+            tries = TRIES if once < LONG_PLAN / 10 else 1
+            return lambda: float(bench.time(tries).min())
         return taker(Bench(given)), taker(Bench(other))

@@ -65,8 +65,6 @@ class Search:
         self.widened: set[int] = set()
         self.beaten: dict[int, float] = {}  # seconds at best, of who lost an alternation
         self.record = Record(kernel.key, kernel.key, backend.name, budget.beam, seed)
-        self.record.counts = dict.fromkeys(
-            ("candidates", "distinct", "programs", "compiled", "timed", "filtered"), 0)
         self.gate = Gate(self.record, backend, limits, budget.slack, self._spent)
         form = forms(kernel, limits)[alternative]
         self.given = Candidate(alternative, form, start, label="given")
@@ -124,6 +122,8 @@ class Search:
         if isinstance(handle, Failure):
             raise BackendError(f"search: cannot run the given schedule ({handle.reason})")
         entry.handle = handle
+        self.record.noise = self.measurer.noise()
+        self.rules = self.rules.against(self.record.noise)
         if not self._take(entry, self.rules.samples):
             raise BackendError(f"search: cannot run the given schedule ({entry.trial.reason})")
         self._count("timed")

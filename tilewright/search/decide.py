@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Rules:
     near              candidates within this share of the best get as many samples again
     heat              samples in turns of the beam's entries within `near` at the end
     dry_rounds        rounds in a row without progress that end the search
+    noisy             a spread of the reference kernel above this calls for more samples
     """
 
     samples: int = 3
@@ -29,6 +30,13 @@ class Rules:
     near: float = 0.1
     heat: int = 7
     dry_rounds: int = 2
+    noisy: float = 0.1
+
+    def against(self, noise: float) -> Rules:
+        """Return the rules for a machine of this noise: twice the samples on a noisy one."""
+        if noise <= self.noisy:
+            return self
+        return replace(self, samples=2 * self.samples, duel=2 * self.duel, heat=2 * self.heat)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

@@ -49,5 +49,8 @@ class Measurer(Protocol):
     def sample(self, handle: int) -> float | Failure:
         """Return the seconds of one run, cache state as the search was asked for."""
 
+    def noise(self) -> float:
+        """Return the relative spread of a fixed kernel's samples: how quiet the machine is."""
+
     def close(self) -> None:
         """Release buffers, code and processes."""

@@ -11,6 +11,9 @@ FATES = ("illegal", "duplicate", "filtered", "too_large", "compile_error", "time
          "memory", "wrong", "slow", "timed", "untried")
 
 
+COUNTED = ("candidates", "distinct", "programs", "compiled", "timed", "filtered")
+
+
 @dataclass
 class Trial:
     """One candidate.
@@ -75,9 +78,10 @@ class Record:
     rounds: list[Round] = field(default_factory=list)
     winner: int = 0
     why: str = ""
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
     seconds: dict[str, float] = field(default_factory=dict)
     duel: tuple[str, float, float, float] | None = None
+    noise: float = 0.0  # spread of a reference kernel when the search began
 
     @property
     def start(self) -> Trial:
