@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tilewright.search.decide import interval
+
 Clock = Callable[[], int]
 Call = Callable[[], object]
 
@@ -67,17 +69,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def interval(values: list[float]) -> tuple[float, float]:
-    """Return the 95% interval of the median of `values`, from their ranks (the sign test)."""
-    ordered, n = sorted(values), len(values)
-    below, rank = 0.0, -1
-    while rank + 1 < n and below + math.comb(n, rank + 1) * 0.5 ** n <= 0.025:
-        rank += 1
-        below += math.comb(n, rank) * 0.5 ** n
-    rank = max(rank, 0)
-    return ordered[rank], ordered[n - 1 - rank]
 
 
 def compare(ours: Call, peer: Call, seconds: float, least: int = 5, most: int = 101,
