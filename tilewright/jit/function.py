@@ -130,8 +130,19 @@ class Jit:
                              "look; pass it as an argument)")
         return result
 
+    def _is_classmethod_of(self, owner: Any) -> bool:
+        """Tell whether `owner` is a class that holds this function as a classmethod.
+
+        From Python 3.13 on a classmethod calls what it holds without binding it first.
+        """
+        return isinstance(owner, type) and any(
+            isinstance(v, classmethod) and v.__func__ is self
+            for base in owner.__mro__ for v in vars(base).values())
+
     def _find(self, args: tuple, kwargs: dict, config: Config) -> Variant:
         """Return the variant that fits, made if need be; the lock is held."""
+        if not self._options.method and args and self._is_classmethod_of(args[0]):
+            self._options = replace(self._options, method=True)
         for variant in self._variants:
             if variant.config == config and variant.call(args, kwargs, True) is not MISS:
                 break
