@@ -173,7 +173,7 @@ class Jit:
         promoted = frozenset(self._promoted)
         try:
             return self._settled(signature, promoted)
-        except Exception:
+        except Exception:  # whatever the user's function does with a tensor it did not expect
             if not promoted:
                 raise
         # a captured float may be needed as a Python float after all

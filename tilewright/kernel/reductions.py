@@ -11,6 +11,9 @@ from tilewright.dtypes import DType, bool_, int64
 from tilewright.kernel.kernel import State
 from tilewright.kernel.value import Value, const, make, other, state
 
+# additions of one accumulator before a tree joins them; see the numerics contract
+MOST_SEQUENTIAL = 32
+
 
 @dataclass(frozen=True)
 class Reduction:

@@ -29,6 +29,7 @@ from tilewright.actions.nest import (
 from tilewright.errors import Illegal
 from tilewright.index import Expr, Sym, as_expr, substitute, symbols
 from tilewright.kernel import Stage, State
+from tilewright.kernel.reductions import MOST_SEQUENTIAL
 from tilewright.kernel.value import Value
 from tilewright.lower import scalar
 from tilewright.lower.address import LANE
@@ -36,7 +37,7 @@ from tilewright.lower.band import Band, band_of
 from tilewright.lower.leaf import Leaves, Point
 from tilewright.lower.regions import axis_map, cut_operands, uncut_order
 from tilewright.lower.states import Accumulators, PartialMemory, sums_floats
-from tilewright.lower.steps import MOST_SEQUENTIAL, Steps
+from tilewright.lower.steps import Steps
 from tilewright.program import Builder, Instr
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from tilewright.actions.nest import Item, Loop, Nest, base
 from tilewright.index import Expr, Sym, as_expr
 from tilewright.kernel import State
+from tilewright.kernel.reductions import MOST_SEQUENTIAL
 from tilewright.kernel.value import Value
 from tilewright.lower.leaf import Leaves
 from tilewright.lower.states import Accumulators, sums_floats
 from tilewright.program import Builder, Instr
-
-MOST_SEQUENTIAL = 32  # additions of one accumulator before a tree; see the numerics contract
 
 
 class Steps:

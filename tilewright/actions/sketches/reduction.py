@@ -9,10 +9,9 @@ from tilewright.actions.access import OPAQUE, accesses
 from tilewright.actions.sketches.base import Sketch, lanes_of, steps
 from tilewright.actions.sketches.draft import Draft
 from tilewright.kernel import Stage
+from tilewright.kernel.reductions import MOST_SEQUENTIAL
 from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
-
-MOST_SEQUENTIAL = 32  # additions in a row before a tree; see the numerics contract
 
 
 @dataclass(frozen=True)
