@@ -10,7 +10,7 @@ import numpy as np
 from schedule_cases import GRAPHS, LIMITS, Case, cases, cases_of, values
 
 from tilewright.actions import ACTIONS, Action, Loop, Nest, Schedule, start
-from tilewright.actions.nest import nominal, operands
+from tilewright.actions.nest import nominal
 from tilewright.backends import backend
 from tilewright.errors import Illegal, TooLarge
 from tilewright.kernel import Kernel
@@ -101,7 +101,7 @@ class Walk:
 
     def _copy(self) -> Action | None:
         stage = self.rng.choice(self.kernel.stages)
-        found = operands(stage)
+        found = stage.operands
         path = [p.name for p in self.nest.paths[stage.name]]
         if not found or not path:
             return None

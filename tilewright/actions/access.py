@@ -29,7 +29,7 @@ def accesses(kernel: Kernel, stage: Stage) -> tuple[list[Access], list[Access]]:
     """Return the stage's (loads, stores)."""
     lets = {let.sym.name: symbols_of(let.value) for let in stage.lets}
     loads = []
-    for value in postorder(stage.roots()):
+    for value in stage.values:
         if value.op == "load":
             buffer, where = value.data
             loads.append(_access(kernel, buffer, where, lets, bool(value.args), value))

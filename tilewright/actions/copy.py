@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilewright.actions.base import Action
-from tilewright.actions.depend import writes
-from tilewright.actions.nest import BAND, Item, Leaf, Loop, Nest, chain, leaves, nominal, operands
+from tilewright.actions.nest import BAND, Item, Leaf, Loop, Nest, chain, leaves, nominal
 from tilewright.actions.nest import Copy as CopyStage
 from tilewright.actions.place import ROOT
 from tilewright.errors import Illegal
@@ -37,7 +36,7 @@ class Copy(Action):
     def apply(self, nest: Nest) -> Nest:
         stage_name, _, letter = self.operand.partition(":")
         stage = nest.kernel.stage.get(stage_name)
-        if stage is None or letter not in operands(stage):
+        if stage is None or letter not in stage.operands:
             raise Illegal(f"copy: cannot find operand {self.operand}")
         if self.space not in SPACES:
             raise Illegal(f"copy: cannot copy to space {self.space} (one of {', '.join(SPACES)})")
@@ -46,7 +45,7 @@ class Copy(Action):
             raise Illegal(f"copy: cannot copy {self.operand} twice")
         if len(set(self.layout)) < len(self.layout):
             raise Illegal(f"copy: cannot lay {self.operand} out by one loop twice")
-        value = operands(stage)[letter]
+        value = stage.operands[letter]
         if any(v.op in ("state", "other") for v in postorder([value])):
             raise Illegal(f"copy: cannot copy {self.operand} (it depends on the state)")
         path = [loop.name for loop in nest.paths[stage_name]]
@@ -87,7 +86,7 @@ class Copy(Action):
         """What the operand reads is written before the copy, and by no other step of the stage."""
         position = {leaf: i for i, leaf in enumerate(leaves(nest.body))}
         for stage in nest.kernel.stages:
-            changed = writes(stage) & nest.reads(name)
+            changed = stage.writes & nest.reads(name)
             own = stage.name == nest.copy[name].stage
             if changed and (own or position[stage.name] > position[name]):
                 raise Illegal(f"copy: cannot copy {name.removesuffix('.copy')} here "

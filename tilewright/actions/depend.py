@@ -6,23 +6,12 @@ from collections.abc import Iterable
 
 from tilewright.index import Expr, Sym
 from tilewright.kernel import Kernel, Stage
-from tilewright.kernel.value import Value, postorder
 
 
-def reads(roots: Iterable[Value]) -> set[str]:
-    """Return the buffers that values load from."""
-    return {v.data[0] for v in postorder(roots) if v.op == "load"}
-
-
-def writes(stage: Stage) -> set[str]:
-    """Return the buffers that a stage stores to."""
-    return {s.buffer for s in stage.stores}
-
-
-def conflict(first: Stage, second: Stage) -> set[str]:
+def conflict(first: Stage, second: Stage) -> frozenset[str]:
     """Return the buffers for whose sake two stages keep their order."""
-    a, b = writes(first), writes(second)
-    return a & (b | reads(second.roots())) | b & reads(first.roots())
+    a, b = first.writes, second.writes
+    return a & (b | second.reads) | b & first.reads
 
 
 def dims_of(where: tuple[Expr, ...], symbol: Sym) -> set[int]:
@@ -41,8 +30,8 @@ def in_step(kernel: Kernel, stages: Iterable[Stage], buffer: str, axis: str) -> 
     symbol = kernel.axis[axis].sym
     dims = set(range(len(kernel.buffer[buffer].shape)))
     for stage in stages:
-        for value in postorder(stage.roots()):
-            if value.op == "load" and value.data[0] == buffer:
+        for value in stage.loads:
+            if value.data[0] == buffer:
                 dims &= dims_of(value.data[1], symbol)
         for store in stage.stores:
             if store.buffer == buffer:
@@ -57,7 +46,7 @@ def may_share(kernel: Kernel, first: Stage, second: Stage, axis: str) -> str:
         return ""
     before, after = (s.role.get(axis, "absent") for s in (first, second))
     if before == "absent":
-        undone = shared & writes(second)
+        undone = shared & second.writes
         return f"{second.name} would be undone by {first.name}" if undone else ""
     if before == "reduce":
         return f"{first.name} finishes after the loop"

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tilewright.actions.depend import conflict, may_share, reads, writes
+from tilewright.actions.depend import conflict, may_share
 from tilewright.errors import Illegal
 from tilewright.kernel import Kernel, Stage
-from tilewright.kernel.value import Value, postorder
+from tilewright.kernel.value import postorder
 
 BAND = ("vectorize", "interleave")
 KINDS = ("serial", "parallel", "unroll", *BAND, "block", "thread", "lane")
@@ -85,6 +85,11 @@ class Nest:
     streams: tuple[str, ...] = ()
 
     @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The greatest extents of loops, as `nominal` finds them."""
+        return {}
+
+    @cached_property
     def factor(self) -> dict[str, int]:
         """Return the inner extent of every split loop."""
         return dict(self.splits)
@@ -129,12 +134,13 @@ class Nest:
         """Return the kernel stage that a leaf computes, or whose operand a copy leaf copies."""
         return self.kernel.stage[self.copy[leaf].stage if leaf in self.copy else leaf]
 
-    def reads(self, leaf: str) -> set[str]:
+    def reads(self, leaf: str) -> frozenset[str]:
         """Return the buffers of the kernel that a leaf reads."""
         stage = self.stage_of(leaf)
         if leaf in self.copy:
-            return reads([operands(stage)[self.copy[leaf].operand]])
-        return reads(stage.roots())
+            values = postorder([stage.operands[self.copy[leaf].operand]])
+            return frozenset(v.data[0] for v in values if v.op == "load")
+        return stage.reads
 
     def role(self, loop: str, leaf: str) -> str:
         """Return what a loop is to a leaf: free, reduce, carry or absent."""
@@ -159,20 +165,20 @@ class Nest:
 
     def rebuild(self, name: str, make: Callable[[Loop], tuple[Item, ...]]) -> tuple[Item, ...]:
         """Return the tree with the loop `name` replaced by `make(loop)`."""
-        def walk(items: tuple[Item, ...]) -> tuple[Item, ...]:
-            out: list[Item] = []
-            for item in items:
-                if isinstance(item, Leaf):
-                    out.append(item)
-                elif item.name == name:
-                    out += make(item)
-                else:
-                    out.append(replace(item, body=walk(item.body)))
-            return tuple(out)
-        return walk(self.body)
+        *around, loop = self.paths[name]
+        new = make(loop)
+        for outer in reversed(around):
+            new = (Loop(outer.name, _replaced(outer.body, loop, new), outer.kind),)
+            loop = outer
+        return _replaced(self.body, loop, new)
 
     def __str__(self) -> str:
         return print_nest(self)
+
+
+def _replaced(items: tuple[Item, ...], old: Item, new: tuple[Item, ...]) -> tuple[Item, ...]:
+    at = next(i for i, item in enumerate(items) if item is old)
+    return (*items[:at], *new, *items[at + 1:])
 
 
 def leaves(items: tuple[Item, ...]) -> Iterator[str]:
@@ -242,18 +248,6 @@ def is_band(loop: Loop) -> bool:
     return True
 
 
-def operands(stage: Stage) -> dict[str, Value]:
-    """Return the operands of a stage that `Copy` can name: a, b, ..
-
-    For a contraction these are the two factors, whole expressions; elsewhere every distinct load.
-    """
-    if stage.is_contraction:
-        factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
-        return dict(zip("ab", factors))
-    loads = [v for v in postorder(stage.roots()) if v.op == "load"]
-    return {chr(ord("a") + i): v for i, v in enumerate(loads[:26])}
-
-
 def start(kernel: Kernel) -> Nest:
     """Return the plain nest: one chain of serial loops per stage, shared where stages allow it.
 
@@ -291,8 +285,8 @@ def _connected(kernel: Kernel) -> list[list[Stage]]:
     groups: list[list[Stage]] = []
     home: dict[str, int] = {}
     for stage in kernel.stages:
-        read = reads(stage.roots())
-        linked = sorted({home[s.name] for g in groups for s in g if writes(s) & read})
+        read = stage.reads
+        linked = sorted({home[s.name] for g in groups for s in g if s.writes & read})
         members = [s for g in linked for s in groups[g]] + [stage]
         if linked and _shared_axes(kernel, members) and not _between(kernel, groups, linked, stage):
             target = linked[0]
@@ -388,6 +382,13 @@ def split_factor(nest: Nest, name: str) -> int:
 
 def nominal(nest: Nest, name: str) -> int:
     """Return the greatest extent of a loop, by its name."""
+    known = nest.sizes.get(name)
+    if known is None:
+        known = nest.sizes[name] = _nominal(nest, name)
+    return known
+
+
+def _nominal(nest: Nest, name: str) -> int:
     if name in nest.merged:
         outer, inner = nest.merged[name]
         return nominal(nest, outer) * nominal(nest, inner)

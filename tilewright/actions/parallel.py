@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.actions.base import Action
-from tilewright.actions.depend import writes
 from tilewright.actions.mark import Mark
 from tilewright.actions.nest import Loop, Nest, leaves
 from tilewright.errors import Illegal
@@ -38,7 +37,7 @@ class Parallel(Mark):
 
     @staticmethod
     def _check_absent(nest: Nest, loop: Loop, leaf: str, below: set[str]) -> None:
-        for buffer in sorted(writes(nest.stage_of(leaf))):
+        for buffer in sorted(nest.stage_of(leaf).writes):
             if nest.kernel.buffer[buffer].kind == "output":
                 raise Illegal(f"parallel: cannot divide {loop.name} among workers "
                               f"(every worker would write the output of {leaf})")

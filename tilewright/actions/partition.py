@@ -9,7 +9,6 @@ from tilewright.actions.base import Action
 from tilewright.actions.nest import Nest, nominal
 from tilewright.errors import Illegal
 from tilewright.index import symbols
-from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
 
@@ -36,7 +35,7 @@ class Partition(Action):
     @classmethod
     def candidates(cls, nest: Nest, limits: Limits) -> Iterator[Action]:
         for stage in nest.kernel.stages:
-            for value in postorder(stage.roots()):
+            for value in stage.values:
                 if value.op != "test" or len(symbols(value.data)) != 1:
                     continue
                 (atom, coef), point = value.data.terms[0], value.data.const

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tilewright.actions.base import Action
-from tilewright.actions.depend import conflict, may_share, reads, writes
+from tilewright.actions.depend import conflict, may_share
 from tilewright.actions.nest import (
     BAND,
     Item,
@@ -111,7 +111,7 @@ class Place(Action):
         """Raise Illegal where a dependence of the stage is broken."""
         stage = nest.kernel.stage[self.stage]
         for loop in nest.paths[self.stage]:
-            again = [b for b in sorted(writes(stage)) if b in reads(stage.roots())
+            again = [b for b in sorted(stage.writes) if b in stage.reads
                      or any(s.combine and s.buffer == b for s in stage.stores)]
             if again and nest.role(loop.name, self.stage) == "absent":
                 raise Illegal(f"place: cannot place {self.stage} in {loop.name} "

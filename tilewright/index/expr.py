@@ -100,7 +100,9 @@ class Product(Atom):
 class Expr:
     """A canonical linear form over atoms; immutable, hashable, with Python's operators."""
 
-    __slots__ = ("const", "hash", "hi", "key", "lo", "terms")
+    __slots__ = ("_hash", "_key", "const", "hi", "lo", "terms")
+    _hash: int | None
+    _key: tuple | None
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...], const: int):
         self.terms, self.const = terms, const
@@ -113,8 +115,14 @@ class Expr:
                 lo += coef * atom.hi
                 hi += coef * atom.lo
         self.lo, self.hi = lo, hi
-        self.key = (tuple((a.key, c) for a, c in terms), const)
-        self.hash = hash(self.key) if terms else hash(const)  # a constant equals its int
+        self._hash = self._key = None  # most expressions are never asked for them
+
+    @property
+    def key(self) -> tuple:
+        """What orders expressions, and equal ones have in common."""
+        if self._key is None:
+            self._key = (tuple((a.key, c) for a, c in self.terms), self.const)
+        return self._key
 
     @property
     def is_const(self) -> bool:
@@ -128,13 +136,15 @@ class Expr:
         return 0
 
     def __hash__(self) -> int:
-        return self.hash
+        if self._hash is None:  # a constant equals its int
+            self._hash = hash((self.terms, self.const)) if self.terms else hash(self.const)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, int):
             return not self.terms and self.const == other
-        return self is other or (isinstance(other, Expr) and self.hash == other.hash
-                                 and self.key == other.key)
+        return self is other or (isinstance(other, Expr) and self.const == other.const
+                                 and self.terms == other.terms)
 
     def __add__(self, other: Expr | int) -> Expr:
         if isinstance(other, int):

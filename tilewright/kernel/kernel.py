@@ -109,7 +109,7 @@ class Stage:
         """Return the names of the axes with one of `roles` (all axes when none is given)."""
         return tuple(a for a, r in self.roles if not roles or r in roles)
 
-    @property
+    @cached_property
     def role(self) -> dict[str, str]:
         return dict(self.roles)
 
@@ -121,7 +121,37 @@ class Stage:
             roots += [store.value, *store.guard]
         return roots
 
-    @property
+    @cached_property
+    def values(self) -> tuple[Value, ...]:
+        """Every value of the stage, arguments first."""
+        return tuple(postorder(self.roots()))
+
+    @cached_property
+    def loads(self) -> tuple[Value, ...]:
+        return tuple(v for v in self.values if v.op == "load")
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The buffers that the stage loads from."""
+        return frozenset(v.data[0] for v in self.loads)
+
+    @cached_property
+    def writes(self) -> frozenset[str]:
+        """The buffers that the stage stores to."""
+        return frozenset(s.buffer for s in self.stores)
+
+    @cached_property
+    def operands(self) -> dict[str, Value]:
+        """The operands that a `Copy` can name: a, b, ..
+
+        Of a contraction the two factors, whole expressions; elsewhere every distinct load.
+        """
+        if self.is_contraction:
+            factors = self.state.update[0].args[1].args  # type: ignore[union-attr]
+            return dict(zip("ab", factors))
+        return dict(zip("abcdefghijklmnopqrstuvwxyz", self.loads))
+
+    @cached_property
     def is_contraction(self) -> bool:
         """True for a sum whose update is ``state + a * b`` in floating point."""
         if not self.state or self.state.name != "sum" or len(self.state.update) != 1:
@@ -167,9 +197,8 @@ class Kernel:
 
     def readers(self, buffer: str) -> tuple[Stage, ...]:
         """Return the stages that load from `buffer`."""
-        return tuple(s for s in self.stages if any(
-            v.op == "load" and v.data[0] == buffer for v in postorder(s.roots())))
+        return tuple(s for s in self.stages if buffer in s.reads)
 
     def writers(self, buffer: str) -> tuple[Stage, ...]:
         """Return the stages that store to `buffer`."""
-        return tuple(s for s in self.stages if any(st.buffer == buffer for st in s.stores))
+        return tuple(s for s in self.stages if buffer in s.writes)

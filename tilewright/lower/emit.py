@@ -23,7 +23,6 @@ from tilewright.actions.nest import (
     is_band,
     leaves,
     nominal,
-    operands,
     split_factor,
 )
 from tilewright.errors import Illegal
@@ -35,7 +34,7 @@ from tilewright.lower import scalar
 from tilewright.lower.address import LANE
 from tilewright.lower.band import Band, band_of
 from tilewright.lower.leaf import Leaves, Point
-from tilewright.lower.regions import axis_map, cut_operands, uncut_order
+from tilewright.lower.regions import axes_of, cut_operands, indices, uncut_order
 from tilewright.lower.states import Accumulators, PartialMemory, sums_floats
 from tilewright.lower.steps import Steps
 from tilewright.program import Builder, Instr
@@ -190,10 +189,11 @@ class Emitter(Steps):
         self.leaves.forget_tiles()
         if band.vector is not None:
             env[base(band.vector)] = as_expr(lane)
-        for indices in product(*ranges):
-            for j, i in zip(jams, indices):
+        for copies in product(*ranges):
+            for j, i in zip(jams, copies):
                 env[base(j)] = as_expr(i)
-            exprs = self.leaves.guard_of(owner, band.vector, band.lanes, lane, finish)
+            known = indices(nest, owner, env)
+            exprs = self.leaves.guard_of(owner, known, band.vector, band.lanes, lane, finish)
             guard = self.leaves.conjunction(exprs, band.lanes)
             if isinstance(guard, bool):
                 continue
@@ -204,9 +204,9 @@ class Emitter(Steps):
                 if isinstance(at_zero, bool):
                     continue
                 first = at_zero
-            jam = (base(jams[-1]), indices[-1], len(ranges[-1])) if jams else None
-            yield indices, Point(owner, axis_map(nest, owner, env), band.lanes, guard,
-                                 first, {}, jam)
+            jam = (base(jams[-1]), copies[-1], len(ranges[-1])) if jams else None
+            yield copies, Point(owner, known, axes_of(nest, owner, known), band.lanes, guard,
+                                first, {}, jam, copies[:-1])
         for loop in band.loops:
             env.pop(base(loop.name), None)
 
@@ -251,12 +251,12 @@ class Emitter(Steps):
 
     def _copy_leaf(self, name: str, stage: Stage) -> None:
         copy = self.nest.copy[name]
-        value = operands(stage)[copy.operand]
+        value = stage.operands[copy.operand]
         for _, point in self.copies(name, band_of(self.nest, name)):
             self._lets(point, stage)
             order, cut = self.order(name, "copy", [value])
             self.leaves.evaluate(point, order, cut)
-            offset, _ = self.leaves.copy_offset(name, name)
+            offset, _ = self.leaves.copy_offset(point, name)
             self.leaves.store(point, name, offset, point.memo[id(value)], point.guard)
 
     def _lets(self, point: Point, stage: Stage) -> None:
@@ -295,13 +295,13 @@ class Emitter(Steps):
         state = stage.state
         assert state is not None
         acc = self.accumulators[name]
-        for indices, point in self.copies(name, acc.band):
+        for copy, point in self.copies(name, acc.band):
             self._lets(point, stage)
-            old = acc.values[acc.key(indices)]
+            old = acc.values[acc.key(copy)]
             new = self._step(name, stage, state, point, old)
             if point.guard is not None:
                 new = [self.builder.op("select", point.guard, n, o) for n, o in zip(new, old)]
-            acc.values[acc.key(indices)] = new
+            acc.values[acc.key(copy)] = new
             if stage.axes("carry"):
                 for i, v in enumerate(new):
                     point.memo[id(acc.state_values[i])] = v
@@ -353,8 +353,8 @@ class Emitter(Steps):
             return
         if stage.axes("carry"):
             return
-        for indices, point in self.copies(name, acc.free_band, finish=True):
-            for i, v in enumerate(acc.values[acc.key_free(indices)]):
+        for copy, point in self.copies(name, acc.free_band, finish=True):
+            for i, v in enumerate(acc.values[acc.key_free(copy)]):
                 point.memo[id(acc.state_values[i])] = v
             self._lets(point, stage)
             self.stores(name, stage, point)

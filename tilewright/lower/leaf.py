@@ -18,7 +18,7 @@ from tilewright.lower.address import LANE, Addresses
 from tilewright.lower.band import band_of
 from tilewright.lower.regions import (
     Region,
-    axis_map,
+    axes_of,
     copy_strides,
     indices,
 )
@@ -39,12 +39,14 @@ class Point:
     """Where a leaf is being emitted: its axes' indices, lane count, guard, and values so far."""
 
     owner: str
+    known: dict[str, Expr]  # the indices of loops, parts and axes
     axes: dict[Sym, Expr]
     lanes: int
     guard: Instr | None = None  # the lanes inside every ragged axis
     guard_first: Instr | None = None  # whether lane 0 is: then a uniform address is valid
     memo: dict[int, Instr] = field(default_factory=dict)
     jam: tuple[str, int, int] | None = None  # (interleaved loop, this copy, copies)
+    others: tuple[int, ...] = ()  # the copies of the interleaved loops around it
 
 
 @dataclass
@@ -63,21 +65,22 @@ class Leaves:
         self.builder, self.memory = builder, memory
         self.addresses = Addresses(builder)
         self._tiles: dict[tuple, list[Instr]] = {}
+        self._tiled: dict[tuple, bool] = {}
 
     def forget_tiles(self) -> None:
         """Start a leaf: tiles that were loaded before may be stale, or out of sight."""
         self._tiles.clear()
+        self._tiled.clear()
 
     # -- guards ------------------------------------------------------------------------------
 
-    def guard_of(self, owner: str, vector: str | None, lanes: int, lane: Sym,
-                 finish: bool) -> list[Expr]:
+    def guard_of(self, owner: str, known: dict[str, Expr], vector: str | None, lanes: int,
+                 lane: Sym, finish: bool) -> list[Expr]:
         """Return expressions that are >= 0 at a point inside every ragged part of its axes.
 
         At the `finish` of a reduction only its free axes count.
         """
         nest = self.memory.nest
-        known = indices(nest, owner, self.memory.env)
         found = [as_expr(step.size - 1) - known[step.whole] for step in nest.derived[owner]
                  if step.kind == "split" and step.size % step.factor and step.whole in known
                  and not (finish and nest.role(step.whole, owner) in ("reduce", "carry"))]
@@ -185,25 +188,29 @@ class Leaves:
         """
         if point.jam is None or point.guard is not None or value.args:
             return False
-        loop, here, copies = point.jam
+        _, here, copies = point.jam
         if copies < point.lanes or copies % point.lanes:
             return False
-        nest, env = self.memory.nest, self.memory.env
-        saved, vector = env[loop], band_of(nest, point.owner).vector
-        buffer, where = value.data
-        axes = axis_map(nest, point.owner, env)
-        if any(s not in axes for w in where for s in symbols(w)):
+        if any(s not in point.axes for w in value.data[1] for s in symbols(w)):
             return False  # a value read from memory may differ from copy to copy
-        offsets, inside = [], True
-        first = here - here % point.lanes
-        for copy in range(first, first + point.lanes):
-            env[loop] = as_expr(copy)
-            axes = axis_map(nest, point.owner, env)
-            offsets.append(self.place(buffer, tuple(substitute(w, axes) for w in where)))
-            inside = inside and all(e.lo >= 0 for e in self.guard_of(
-                point.owner, vector, point.lanes, Sym(LANE, 0, point.lanes - 1), False))
-        env[loop] = saved
-        return inside and all(b - a == 1 for a, b in zip(offsets, offsets[1:]))
+        key = (id(value), point.others, here // point.lanes)
+        if key not in self._tiled:
+            self._tiled[key] = self._is_tile_at(point, value, here - here % point.lanes)
+        return self._tiled[key]
+
+    def _is_tile_at(self, point: Point, value: Value, first: int) -> bool:
+        nest, env = self.memory.nest, self.memory.env
+        loop = point.jam[0]  # type: ignore[index]
+        buffer, where = value.data
+        copy = Sym(loop, first, first + point.lanes - 1)
+        known = indices(nest, point.owner, env | {loop: as_expr(copy)})
+        axes = axes_of(nest, point.owner, known)
+        offset = self.place(buffer, tuple(substitute(w, axes) for w in where))
+        vector = band_of(nest, point.owner).vector
+        lane = Sym(LANE, 0, point.lanes - 1)
+        return offset.coefficient(copy) == 1 and copy not in symbols(offset - as_expr(copy)) \
+            and all(e.lo >= 0 for e in self.guard_of(
+                point.owner, known, vector, point.lanes, lane, False))
 
     def load(self, point: Point, dtype, buffer: str, e: Expr, mask: Instr | None,
              tiled: bool = False) -> Instr:
@@ -257,7 +264,7 @@ class Leaves:
         return self._tiles[key][row]
 
     def _load_copy(self, point: Point, name: str, value: Value) -> Instr:
-        e, inside = self.copy_offset(point.owner, name)
+        e, inside = self.copy_offset(point, name)
         if inside:
             return self.load(point, value.dtype, name, e, None)
         return self.load(point, value.dtype, name, e, self._guard(point, e))
@@ -266,13 +273,12 @@ class Leaves:
         """Return the mask under which the memory at offset e may be touched."""
         return point.guard if self.addresses.is_vector(e) else point.guard_first
 
-    def copy_offset(self, owner: str, name: str) -> tuple[Expr, bool]:
-        """Return the current point's offset in a copy's layout, and whether it never leaves it."""
+    def copy_offset(self, point: Point, name: str) -> tuple[Expr, bool]:
+        """Return a point's offset in a copy's layout, and whether it never leaves it."""
         nest = self.memory.nest
-        known = indices(nest, owner, self.memory.env)
         e, inside = const(0), True
         for loop, stride in copy_strides(nest, name)[0]:
-            index = known.get(base(loop), const(0))
+            index = point.known.get(base(loop), const(0))
             inside &= index.hi < max(nominal(nest, loop), 1)
             e = e + index * stride
         return e, inside

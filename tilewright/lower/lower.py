@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.actions.nest import Copy, Item, Loop, Nest, leaves, nominal, operands
+from tilewright.actions.nest import Copy, Item, Loop, Nest, leaves, nominal
 from tilewright.dtypes import DType
 from tilewright.errors import Illegal
 from tilewright.limits import Limits
@@ -102,7 +102,7 @@ def _plan_scratch(nest: Nest, pieces: list[tuple[Item, ...]]) \
 
 
 def _copy_dtype(nest: Nest, copy: Copy) -> DType:
-    return operands(nest.kernel.stage[copy.stage])[copy.operand].dtype
+    return nest.kernel.stage[copy.stage].operands[copy.operand].dtype
 
 
 def _partial_outer(nest: Nest, stage: str) -> tuple[str, ...] | None:

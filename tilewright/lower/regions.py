@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.actions.nest import Leaf, Loop, Nest, base, nominal, operands
+from tilewright.actions.nest import Leaf, Loop, Nest, base, nominal
 from tilewright.index import Expr, Sym, as_expr, const, substitute, symbols
 from tilewright.kernel import Store
 from tilewright.kernel.value import Value, postorder
@@ -67,7 +67,11 @@ def indices(nest: Nest, owner: str, env: dict[str, Expr]) -> dict[str, Expr]:
 
 def axis_map(nest: Nest, owner: str, env: dict[str, Expr]) -> dict[Sym, Expr]:
     """Return the index of every axis of a leaf's stage under bound loops, 0 where it is missing."""
-    known = indices(nest, owner, env)
+    return axes_of(nest, owner, indices(nest, owner, env))
+
+
+def axes_of(nest: Nest, owner: str, known: dict[str, Expr]) -> dict[Sym, Expr]:
+    """Return the axes' indices among those of a leaf's `indices`, 0 where one is missing."""
     return {nest.kernel.axis[a].sym: known.get(a, const(0)) for a in nest.stage_of(owner).axes()}
 
 
@@ -87,10 +91,10 @@ def _accesses(nest: Nest, buffer: str):
     for leaf in nest.derived:
         stage = nest.stage_of(leaf)
         if leaf in nest.copy:
-            roots = [operands(stage)[nest.copy[leaf].operand]]
+            roots = [stage.operands[nest.copy[leaf].operand]]
             stores: tuple[Store, ...] = ()
         else:
-            cut = {id(operands(stage)[c.operand]) for c in nest.copies if c.stage == leaf}
+            cut = {id(stage.operands[c.operand]) for c in nest.copies if c.stage == leaf}
             roots = [r for r in stage.roots() if id(r) not in cut]
             stores = stage.stores
         for value in postorder(roots):
@@ -169,7 +173,7 @@ def copy_strides(nest: Nest, name: str) -> tuple[list[tuple[str, int]], int]:
 
 def cut_operands(nest: Nest, stage: str) -> dict[int, str]:
     """Return {id of operand value: copy name} for a stage's copied operands."""
-    values = operands(nest.kernel.stage[stage])
+    values = nest.kernel.stage[stage].operands
     return {id(values[c.operand]): c.name for c in nest.copies if c.stage == stage}
 
 

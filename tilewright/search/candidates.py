@@ -37,10 +37,11 @@ class Candidate:
     recipe: Recipe | None = None
     extra: tuple[Action, ...] = ()
     label: str = field(default="", compare=False)
+    built: Nest | None = field(default=None, repr=False, compare=False)  # where it is at hand
 
     def nest(self) -> Nest:
         """Return the loops. Raises Illegal where an action does not apply."""
-        return self.schedule.apply(self.kernel)
+        return self.built or self.schedule.apply(self.kernel)
 
 
 Move = Candidate | tuple[str, str]  # (label, reason) of a move that is illegal
@@ -196,10 +197,13 @@ def _step_on(before: int, after: int, steps: int) -> int:
 
 def _with_recipe(candidate: Candidate, recipe: Recipe, label: str, limits: Limits) -> Move:
     try:
-        schedule = recipe.schedule(candidate.kernel, limits).then(*candidate.extra)
+        draft = recipe.draft(candidate.kernel, limits)
+        for action in candidate.extra:
+            draft.do(action)
     except Illegal as reason:
         return label, str(reason)
-    return replace(candidate, schedule=schedule, recipe=recipe, label=label)
+    return replace(candidate, schedule=draft.schedule, recipe=recipe, label=label,
+                   built=draft.nest)
 
 
 def _single_actions(candidate: Candidate, limits: Limits) -> Iterator[Move]:
@@ -210,12 +214,12 @@ def _single_actions(candidate: Candidate, limits: Limits) -> Iterator[Move]:
         for action in kind.candidates(nest, limits):
             label = f"+ {action}"
             try:
-                action.apply(nest)
+                after = action.apply(nest)
             except Illegal as reason:
                 yield label, str(reason)
                 continue
             yield replace(candidate, schedule=candidate.schedule.then(action),
-                          extra=(*candidate.extra, action), label=label)
+                          extra=(*candidate.extra, action), label=label, built=after)
 
 
 def _difference(old: Recipe, new: Recipe) -> str:

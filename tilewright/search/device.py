@@ -16,7 +16,6 @@ import numpy as np
 
 from tilewright.errors import BackendError
 from tilewright.kernel import Kernel
-from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 from tilewright.search.measurer import Code, Failure
 from tilewright.worker.pool import compilers
@@ -285,7 +284,7 @@ def _precision(kernel: Kernel) -> tuple[int, float, float]:
     reduced = {name for s in kernel.stages for name in s.axes("reduce", "carry")}
     terms = prod(kernel.axis[name].extent.hi for name in reduced)
     states = [v.dtype for s in kernel.stages if s.state for v in s.state.init if v.dtype.is_float]
-    rounded = [v.dtype for s in kernel.stages for v in postorder(s.roots())
+    rounded = [v.dtype for s in kernel.stages for v in s.values
                if v.op == "cast" and v.dtype.is_float]
     scratch = [b.dtype for b in kernel.buffers if b.kind == "scratch" and b.dtype.is_float]
     inputs = [epsilon(b.dtype.numpy) for b in kernel.inputs if b.dtype.is_float]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import log2, prod
 
 from tilewright.actions.access import OPAQUE, accesses, loads_of
-from tilewright.actions.nest import BAND, Nest, base, merge_of, nominal, operands, split_factor
+from tilewright.actions.nest import BAND, Nest, base, merge_of, nominal, split_factor
 from tilewright.kernel import Stage
 from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
@@ -87,7 +87,7 @@ def code_size(nest: Nest, limits: Limits) -> float:
         walks = _walks(nest, leaf)
         size = max((w.itemsize for w in walks), default=4)
         parts = max(1.0, lanes * size / limits.vector_bytes)
-        values = len(walks) if leaf in nest.copy else len(postorder(nest.stage_of(leaf).roots()))
+        values = len(walks) if leaf in nest.copy else len(nest.stage_of(leaf).values)
         total += copies * parts * values
     return total
 
@@ -147,7 +147,7 @@ def _walks(nest: Nest, leaf: str) -> list[Walk]:
 
     def dense(name: str, store: bool) -> Walk:
         copy = nest.copy[name]
-        size = operands(kernel.stage[copy.stage])[copy.operand].dtype.itemsize
+        size = kernel.stage[copy.stage].operands[copy.operand].dtype.itemsize
         strides = [0] * len(path)
         step = size
         for loop in reversed(copy.layout):
@@ -157,12 +157,12 @@ def _walks(nest: Nest, leaf: str) -> list[Walk]:
         return Walk(size, tuple(strides), store)
 
     if leaf in nest.copy:
-        value = operands(stage)[nest.copy[leaf].operand]
+        value = stage.operands[nest.copy[leaf].operand]
         return [*(affine(a, False) for a in loads_of(kernel, value)), dense(leaf, True)]
     copied: set[int] = set()
     for copy in nest.copies:
         if copy.stage == leaf:
-            copied |= {id(v) for v in postorder([operands(stage)[copy.operand]])}
+            copied |= {id(v) for v in postorder([stage.operands[copy.operand]])}
             found.append(dense(copy.name, False))
     loads, stores = accesses(kernel, stage)
     found += [affine(a, False) for a in loads if id(a.value) not in copied]
@@ -263,5 +263,5 @@ def _per_visit(walk: Walk, path: tuple, sizes: tuple[int, ...], lane: int | None
 
 def _operations(stage: Stage) -> float:
     """Return the operations of one point, a multiply-add as one."""
-    found = sum(_WEIGHT.get(v.op, 1.0) for v in postorder(stage.roots()) if v.op not in _NONE)
+    found = sum(_WEIGHT.get(v.op, 1.0) for v in stage.values if v.op not in _NONE)
     return max(found - 1.0, 1.0) if stage.is_contraction else found

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 
 from tilewright.actions.sketches.draft import Draft
 from tilewright.kernel import Stage
-from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
 
@@ -34,7 +33,7 @@ class Sketch(ABC):
 
 def lanes_of(stage: Stage, limits: Limits) -> int:
     """Return the lanes that fill a vector register with the stage's widest element."""
-    widest = max((v.dtype.itemsize for v in postorder(stage.roots())
+    widest = max((v.dtype.itemsize for v in stage.values
                   if v.op not in ("index", "test", "divides")), default=4)
     return limits.lanes(widest)
 

@@ -9,7 +9,6 @@ from tilewright.actions.access import OPAQUE, accesses
 from tilewright.actions.sketches.base import Sketch, lanes_of, steps
 from tilewright.actions.sketches.draft import Draft
 from tilewright.kernel import Stage
-from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
 SMALL_BODY = 24  # values up to which several register copies pay
@@ -93,7 +92,7 @@ def sketch_pointwise(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
         if min(size, draft.size(draft.own(stage)[sketch.other])) >= lanes:
             return sketch
     copies = 1
-    if len(postorder(stage.roots())) <= SMALL_BODY:
+    if len(stage.values) <= SMALL_BODY:
         while copies < 4 and size >= lanes * copies * 2:
             copies *= 2
     return Pointwise(stage.name, vector, lanes, copies)

@@ -20,7 +20,6 @@ from tilewright.actions.stream import StreamStore
 from tilewright.errors import Illegal
 from tilewright.index import symbols
 from tilewright.kernel import Kernel, Stage
-from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
 # values computed by a kernel from which waking the other workers pays (some 20 microseconds)
@@ -45,6 +44,10 @@ class Recipe:
 
     def schedule(self, kernel: Kernel, limits: Limits) -> Schedule:
         """Return the recipe's actions. Raises Illegal where the parameters do not fit."""
+        return self.draft(kernel, limits).schedule
+
+    def draft(self, kernel: Kernel, limits: Limits) -> Draft:
+        """Return the recipe's actions with their nest. Raises Illegal as `schedule` does."""
         draft = Draft(kernel)
         if self.opened is not None:
             open_axis(draft, *self.opened)
@@ -54,7 +57,7 @@ class Recipe:
             draft.do(StreamStore(buffer))
         if self.parallel:
             share_loops(draft)
-        return draft.schedule
+        return draft
 
     def neighbours(self, kernel: Kernel, limits: Limits) -> Iterator[Recipe]:
         """Yield the recipe with one choice moved one step."""
@@ -113,7 +116,7 @@ def work(kernel: Kernel) -> int:
         for a in stage.axes():
             points *= int(kernel.axis[a].extent)
         total += points * sum(v.op not in ("const", "state", "index")
-                              for v in postorder(stage.roots()))
+                              for v in stage.values)
     return total
 
 

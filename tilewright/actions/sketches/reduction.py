@@ -10,7 +10,6 @@ from tilewright.actions.sketches.base import Sketch, lanes_of, steps
 from tilewright.actions.sketches.draft import Draft
 from tilewright.kernel import Stage
 from tilewright.kernel.reductions import MOST_SEQUENTIAL
-from tilewright.kernel.value import postorder
 from tilewright.limits import Limits
 
 
@@ -131,7 +130,7 @@ def _copies(stage: Stage, limits: Limits) -> int:
     """
     assert stage.state is not None
     most = limits.registers // (4 * len(stage.state.init))
-    if len(postorder(stage.roots())) > 24:
+    if len(stage.values) > 24:
         most //= 2
     copies = 1
     while copies * 2 <= most:
