@@ -80,12 +80,15 @@ class Jit:
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
         config = self._config()
         for variant in self._variants:
-            if variant.config is config or variant.config == config:
-                result = variant.call(args, kwargs, False)
-                if result is not MISS:
-                    if variant is not self._variants[0]:
-                        self._use(variant)
-                    return result
+            if variant.config is not config:
+                if variant.config != config:
+                    continue
+                variant.config = config  # recognised at once next time
+            result = variant.call(args, kwargs, False)
+            if result is not MISS:
+                if variant is not self._variants[0]:
+                    self._use(variant)
+                return result
         return self._miss(args, kwargs, config)
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -96,16 +97,24 @@ def make_row(suite: str, case: Case, threads: int, peer: Library, ours: Prepared
 
 def search_case(case: Case, searching: Searching, inputs: Sequence[np.ndarray],
                 expected: np.ndarray, effort: Effort) -> Searched:
-    """Search a case's kernels and time it against the same case as it is by default.
+    """Search a case's kernels and time it against the same case as it is without records.
 
     Raises WrongValues if the searched kernels' values are wrong.
     """
+    with TemporaryDirectory() as nothing:
+        with using(cache_dir=Path(nothing), disk_cache=True):
+            plain = copy_context()
+        return _search_case(case, searching, inputs, expected, effort, plain)
+
+
+def _search_case(case: Case, searching: Searching, inputs: Sequence[np.ndarray],
+                 expected: np.ndarray, effort: Effort, plain: Context) -> Searched:
+    """Search a case in this context; then time it against itself in the `plain` one."""
     library = Tilewright()
     arguments = [library.asarray(a) for a in inputs]
     compiled = library.compile(lambda *args: case.function(library, *args))
-    compiled(*arguments)
+    plain.run(compiled, *arguments)
     tuner = Tuner(Tune(searching.beam, searching.seconds, progress=False))
-    plain = copy_context()
     with using(cache_dir=searching.directory, disk_cache=True):
         with tuning(tuner):
             compiled(*arguments)
