@@ -88,23 +88,31 @@ def code_of(kernel, choice: Choice, limits: Limits, device: CpuMeasurer,
     return Code(code, low.binding, tuple(p.parallel for p in low.programs))
 
 
-def alternate(kernel, choices: list[Choice], limits: Limits, target: Target, pairs: int = 31
-              ) -> list[float]:
-    """Return the lower quartile of each choice's seconds, taken in turns; inf where it fails."""
+def alternate(kernel, choices: list[Choice], limits: Limits, target: Target, places: int = 5,
+              turns: int = 15) -> list[float]:
+    """Return each choice's seconds; inf where it fails.
+
+    The mean over several places of the buffers, of the lower quartile of samples taken in turns.
+    """
     with CpuMeasurer(target) as device:
         codes = [code_of(kernel, c, limits, device) for c in choices]
         first = next(c for c in codes if c is not None)
         device.begin(kernel, first)
         handles = [None if c is None else device.link(c) for c in codes]
-        samples: list[list[float]] = [[] for _ in choices]
+        found: list[list[float]] = [[] for _ in choices]
         rng = random.Random(0)
-        for _ in range(pairs):
-            for i in rng.sample(range(len(choices)), len(choices)):
-                if isinstance(handles[i], int):
-                    sample = device.sample(handles[i])
-                    if not isinstance(sample, Failure):
-                        samples[i].append(sample)
-    return [float(np.quantile(s, 0.25)) if s else float("inf") for s in samples]
+        for _ in range(places):
+            samples: list[list[float]] = [[] for _ in choices]
+            for _ in range(turns):
+                for i in rng.sample(range(len(choices)), len(choices)):
+                    if isinstance(handles[i], int):
+                        sample = device.sample(handles[i])
+                        if not isinstance(sample, Failure):
+                            samples[i].append(sample)
+            for each, taken in zip(found, samples):
+                each.append(float(np.quantile(taken, 0.25)) if taken else float("inf"))
+            device.move()
+    return [float(np.mean(each)) for each in found]
 
 
 def searched(kernel, start: Choice, limits: Limits, target: Target, budget: Budget, seed: int = 0
@@ -258,7 +266,7 @@ def main() -> None:
     parser.add_argument("mode", choices=("bare", "table", "repeat", "random"))
     parser.add_argument("--filter", default="")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=16.0)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)

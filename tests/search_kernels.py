@@ -77,6 +77,10 @@ class Watching:
         self._called()
         return self.device.sample(handle)
 
+    def move(self) -> None:
+        self._called()
+        self.device.move()
+
     def noise(self) -> float:
         return self.device.noise()
 

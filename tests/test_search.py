@@ -250,7 +250,7 @@ def test_a_winner_that_fails_at_last_makes_way():
         return result
     watching.device.sample = crashing
     record = simulate(kernel, Schedule(), watching=watching)
-    assert record.best.seconds > plain.best.seconds
+    assert record.best.seconds not in (plain.best.seconds, record.start.seconds)
     assert record.best.fate == "timed"
     assert "crash" in {t.fate for t in record.trials}
 

@@ -19,8 +19,9 @@ from tilewright import dtypes
 from tilewright.backends import backend
 from tilewright.errors import BackendError
 from tilewright.limits import Limits
-from tilewright.search.device import Caps, CpuMeasurer
+from tilewright.search.device import Caps, CpuMeasurer, _plain
 from tilewright.search.measurer import Code, Failure
+from tilewright.worker.bench import Bench
 from tilewright.worker.pool import compilers
 from tilewright.worker.process import Child, Lost
 
@@ -83,6 +84,32 @@ def test_schedules_of_one_kernel_agree_and_have_times(device, make):
     assert positive(device.sample(given)) and positive(device.sample(plain))
     found = device.samples(plain, 5)
     assert len(found) == 5 and all(map(positive, found))
+
+
+def test_buffers_move_and_keep_what_they_hold(monkeypatch):
+    monkeypatch.setattr("tilewright.worker.bench.allow_memory", lambda nbytes: None)
+    bench = Bench()
+    kernel = rows(9, 50)
+    code = _plain(native_code(kernel))
+    buffers = [(b.name, b.kind, "float32", 450) for b in (*kernel.inputs, *kernel.outputs)]
+    bench.begin("llvm", buffers, 1, 0, 1 << 30)
+    bench.reference(0, code, 50, 1e-7, 1.0, 1.0)
+    before, held = list(bench._bases), [b.array.copy() for b in bench._inputs]
+    bench.move()
+    assert all(a != b for a, b in zip(before, bench._bases))
+    assert all((a == b.array).all() for a, b in zip(held, bench._inputs))
+    assert bench.sample(0, 2, 1.0)[0] == "samples"
+    assert (bench._outputs[0].array == bench._wanted[0]).all()  # written where they lie now
+    assert bench.link(1, _plain(native_code(kernel, "")), 1.0, True)[0] == "linked"
+
+
+def test_candidates_are_checked_as_before_on_moved_buffers(kernel, good, source):
+    with CpuMeasurer(target(), caps=CAPS) as device:
+        handle = device.begin(kernel, good)
+        device.move()
+        assert positive(device.sample(handle)) and isinstance(device.link(good), int)
+        found = device.link(hostile_code(kernel, hostile.writes_input(source)))
+        assert isinstance(found, Failure) and found.kind == "wrong"
 
 
 def test_a_faster_candidate_measures_faster(device):

@@ -106,7 +106,7 @@ class CompiledKernel:
                               self.built.alternative)
         return self._checked("with_schedule", built)
 
-    def search(self, beam: int = 4, seconds: float = 20.0, seed: int = 0) -> Record:
+    def search(self, beam: int = 4, seconds: float = 16.0, seed: int = 0) -> Record:
         """Return the record of a search for a faster schedule, starting from this one.
 
         The winner is recorded and compiled functions with this kernel run it from now on. Raises

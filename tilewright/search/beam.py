@@ -7,8 +7,7 @@ give the same decisions on a simulated device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.actions import Schedule
 from tilewright.backends import Backend
@@ -16,17 +15,22 @@ from tilewright.errors import BackendError, Illegal
 from tilewright.kernel import Kernel
 from tilewright.limits import Limits
 from tilewright.search.candidates import Candidate, Move, forms, moves, pairs, starts
-from tilewright.search.decide import Rules, drop_early, duel, progressed, typical
+from tilewright.search.decide import Rules, progressed
+from tilewright.search.finish import SETTLE, Finish
 from tilewright.search.gate import Entry, Gate, drop
 from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record, Round, Trial
+from tilewright.search.sampler import Sampler
 
 BATCH = 8  # sources compiled between two looks at the clock
 IDLE = 16  # candidates in a row, in whole batches, without a new fastest that end a round
 RESERVE = 0.12  # share of the budget that is kept for the last comparisons, at most
 JUDGE = 0.05  # share of the budget for telling two candidates apart after a round
+EFFORT = 0.15  # share of the budget for a round's nests; and for its runs, after a dry round
 LONG = 0.002  # share of the budget above which one run is sampled sparingly
-PATIENCE = 0.5  # seconds for the last comparison after Ctrl-C
+SHORT = 0.0002  # and below which it has as many samples again where it is close to the best
+FINALISTS = 2  # times the beam that take part in the last heat
+WIDE = 2  # first entries of the beam of which pairs of moves are tried
 SPENT = "the budget was spent"
 
 
@@ -43,7 +47,7 @@ class Budget:
     """
 
     beam: int = 4
-    seconds: float = 20.0
+    seconds: float = 16.0
     per_round: int = 32
     rounds: int = 12
     slack: float = 4.0
@@ -66,6 +70,8 @@ class Search:
         self.beaten: dict[int, float] = {}  # seconds at best, of who lost an alternation
         self.record = Record(kernel.key, kernel.key, backend.name, budget.beam, seed)
         self.gate = Gate(self.record, backend, limits, budget.slack, self._spent)
+        self.sampler = Sampler(self.record, self.gate, measurer, self.rules,
+                               SHORT * budget.seconds, LONG * budget.seconds, self._spent, clock)
         form = forms(kernel, limits)[alternative]
         self.given = Candidate(alternative, form, start, label="given")
         self.reserve = 0.0  # seconds that the end will take
@@ -97,7 +103,7 @@ class Search:
             if found is None:
                 self.record.why = "every move from the beam was tried"
                 return
-            self._round(number, found)
+            self._round(number, found, EFFORT * self.budget.seconds if dry else 0.0)
             progress, decision = self._judge(beam[0], number)
             beam = self._best()
             self._close_round(number, beam, decision)
@@ -116,29 +122,30 @@ class Search:
         (code,) = self.measurer.compile([entry.source])
         if isinstance(code, Failure):
             raise BackendError(f"search: cannot compile the given schedule ({code.reason})")
-        self._count("compiled")
+        self.record.counts["compiled"] += 1
         self.gate.new_object(entry, code)
         handle = self.measurer.begin(self.given.kernel, entry.code(code))
         if isinstance(handle, Failure):
             raise BackendError(f"search: cannot run the given schedule ({handle.reason})")
         entry.handle = handle
         self.record.noise = self.measurer.noise()
-        self.rules = self.rules.against(self.record.noise)
-        if not self._take(entry, self.rules.samples):
+        self.rules = self.sampler.rules = self.rules.against(self.record.noise)
+        if not self.sampler.take(entry, self.rules.samples):
             raise BackendError(f"search: cannot run the given schedule ({entry.trial.reason})")
-        self._count("timed")
+        self.record.counts["timed"] += 1
         self.gate.timed.append(entry)
         entry.trial.fate = "timed"
-        most = 2 * self.rules.duel * entry.trial.seconds
+        most = 2 * self.rules.last * entry.trial.seconds \
+            + 2 * self.rules.places * SETTLE * self.budget.seconds
         self.reserve = min(most, RESERVE * self.budget.seconds)
 
     def _moves(self, beam: list[int], wide: bool) -> Iterator[tuple[Move, int]] | None:
-        """Return what to try next: moves of new entries; if `wide`, pairs of moves of the first.
+        """Return what to try next: moves of new entries; if `wide`, pairs of the first ones'.
 
         None where there is nothing.
         """
         fresh = [n for n in beam if n not in self.expanded]
-        first = [n for n in beam[:1] if n not in self.widened and (wide or not fresh)
+        first = [n for n in beam[:WIDE] if n not in self.widened and (wide or not fresh)
                  and self.gate.entries[n].candidate.recipe is not None]
         self.expanded.update(fresh)
         self.widened.update(first)
@@ -147,34 +154,48 @@ class Search:
         return ((move, n) for numbers, of in ((fresh, moves), (first, pairs)) for n in numbers
                 for move in of(self.gate.entries[n].candidate, self.limits))
 
+    def _left(self) -> float:
+        return self.budget.seconds - (self.clock() - self.began)
+
     def _spent(self) -> bool:
-        return self.clock() - self.began >= self.budget.seconds - self.reserve
+        return self._left() <= self.reserve
 
     # -- one round ---------------------------------------------------------------------------
 
-    def _round(self, number: int, found: Iterator[tuple[Move, int]]) -> None:
+    def _round(self, number: int, found: Iterator[tuple[Move, int]], effort: float = 0.0) -> None:
         """Lower, compile and time what was found, a batch at a time in the model's order.
 
-        Ends with the budget, with the round's share, or after many without a new fastest.
+        Ends with the budget; and, once it took the seconds of its `effort`, with the round's share
+        or after many without a new fastest.
         """
-        with self._time("lower"):
-            waiting = self.gate.order(found, number)
+        patient = self.clock() + effort
+        with self.sampler.time("lower"):
+            waiting = self.gate.order(self._for_a_while(found), number)
         taken = idle = 0
         while waiting and not self._spent():
-            if taken >= self.budget.per_round:
+            enough = self.clock() >= patient
+            if taken >= self.budget.per_round and enough:
                 return self._leave(waiting, "behind the round's share in the model's order")
-            if idle >= IDLE and number:
+            if idle >= IDLE and number and enough:
                 return self._leave(waiting, f"the {idle} before it in the model's order "
                                             "were no faster than the best")
             fastest = min(t.seconds for t in self.record.trials)
-            with self._time("lower"):
-                batch = self.gate.batch(waiting, min(BATCH, self.budget.per_round - taken), number)
+            with self.sampler.time("lower"):
+                batch = self.gate.batch(waiting, BATCH, number)
             self._measure(batch)
             taken += len(batch)
             faster = min(t.seconds for t in self.record.trials) < fastest
             idle = 0 if faster else idle + len(batch)
         for entry in waiting:
             drop(entry.trial, "untried", SPENT)
+
+    def _for_a_while(self, found: Iterator[tuple[Move, int]]) -> Iterator[tuple[Move, int]]:
+        """Yield moves until their nests took a share of the budget: the fastest entry's first."""
+        end = self.clock() + EFFORT * self.budget.seconds
+        for move in found:
+            yield move
+            if self.clock() > end:
+                return
 
     def _leave(self, waiting: list[Entry], reason: str) -> None:
         for entry in waiting:
@@ -184,7 +205,7 @@ class Search:
         """Compile a batch, then time each of it."""
         if not batch:
             return
-        with self._time("compile"):
+        with self.sampler.time("compile"):
             codes = self.measurer.compile([e.source for e in batch])
         self.record.counts["compiled"] += len(batch)
         for entry, code in zip(batch, codes):
@@ -199,50 +220,7 @@ class Search:
             if self._spent():
                 drop(entry.trial, "untried", SPENT)
             else:
-                self._try(entry, code)
-
-    def _try(self, entry: Entry, code: bytes) -> None:
-        """Link a candidate and sample it, once if that is enough to see that it loses."""
-        with self._time("link"):
-            handle = self.measurer.link(entry.code(code))
-        if isinstance(handle, Failure):
-            drop(entry.trial, handle.kind, handle.reason)
-            return
-        entry.handle = handle
-        best = min(t.seconds for t in self.record.trials)
-        if not self._take(entry, 1):
-            return
-        self._count("timed")
-        self.gate.timed.append(entry)
-        if drop_early(entry.trial.seconds, best, self.rules):
-            drop(entry.trial, "slow",
-                 f"{entry.trial.seconds / best:.1f} times the best after one sample")
-            return
-        entry.trial.fate = "timed"
-        self._take(entry, self._more(entry, best))
-
-    def _more(self, entry: Entry, best: float) -> int:
-        """Return how many more samples an entry is worth: few where they take long, or lost.
-
-        Starts have many: what their moves are expected to take depends on them.
-        """
-        seconds, samples = entry.trial.seconds, self.rules.samples
-        close = seconds < (1 + self.rules.near) * best or entry.trial.round == 0
-        if seconds > LONG * self.budget.seconds:
-            return 1 if close else 0
-        return 2 * samples - 1 if close and not self._spent() else samples - 1
-
-    def _take(self, entry: Entry, count: int) -> bool:
-        """Add samples to an entry; False, with its fate, where it failed."""
-        with self._time("sample"):
-            for _ in range(count):
-                sample = self.measurer.sample(entry.handle)
-                if isinstance(sample, Failure):
-                    entry.trial.samples.clear()
-                    drop(entry.trial, sample.kind, sample.reason)
-                    return False
-                entry.trial.samples.append(sample)
-        return True
+                self.sampler.try_out(entry, code)
 
     # -- decisions ---------------------------------------------------------------------------
 
@@ -283,28 +261,12 @@ class Search:
             return True, f"{new.trial.number} is faster than {first} beyond noise"
         each = new.trial.seconds + old.trial.seconds
         most = max(3, min(self.rules.duel, int(JUDGE * self.budget.seconds / each)))
-        verdict, ratio, _, _ = self._alternate(new, old, most)
+        verdict, ratio, _, _ = self.sampler.alternate(new, old, most)
         if verdict == "a" and ratio > 1 + self.rules.least_share:
             self.beaten[first] = ratio * new.trial.seconds
             return True, f"{new.trial.number} won {first} by {ratio:.3f} in alternation"
         self.beaten[new.trial.number] = old.trial.seconds / min(ratio, 1.0)
         return False, f"{new.trial.number} did not beat {first} in alternation (ratio {ratio:.3f})"
-
-    def _alternate(self, a: Entry, b: Entry, most: int) -> tuple[str, float, float, float]:
-        """Alternate samples of two entries, up to `most` pairs; see `decide.duel`.
-
-        Raises BackendError where one fails to run again.
-        """
-        def taker(entry: Entry) -> Callable[[], float]:
-            def take() -> float:
-                if not self._take(entry, 1):
-                    raise BackendError(f"search: cannot time candidate {entry.trial.number} again "
-                                       f"({entry.trial.reason})")
-                return entry.trial.samples[-1]
-            return take
-        if min(b.trial.samples) > self.rules.early_stop * max(a.trial.samples):
-            most = min(most, 2)  # two more pairs are enough
-        return duel(taker(a), taker(b), replace(self.rules, duel=most), min(most, 6))
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -314,79 +276,10 @@ class Search:
             self.watch(self.record)
 
     def _finish(self) -> None:
-        """Name the winner: the first of the final heat, unless it does not beat the given one."""
-        self.record.winner = 0
-        try:
-            order = self._heat()
-            while order and order[0]:
-                entry = self.gate.entries[order.pop(0)]
-                try:
-                    self.record.duel = self._alternate(entry, self.gate.entries[0],
-                                                       self._pairs(entry))
-                except BackendError:
-                    continue  # it failed: the next one's turn
-                if self.record.duel[0] == "a":
-                    self.record.winner = entry.trial.number
-                break
-        except KeyboardInterrupt:
-            self.record.why = "interrupted"
-        if not self.record.winner and self.record.why == "interrupted":
-            self._believe()
+        finish = Finish(self.record, self.gate, self.sampler, self.measurer, self.rules,
+                        self._left, self.reserve, SETTLE * self.budget.seconds)
+        finish.run(self._timed(), FINALISTS * self.budget.beam)
         self.record.seconds["total"] = self.clock() - self.began
-
-    def _heat(self) -> list[int]:
-        """Return the beam in the order of samples taken in turns: the least of few flatters."""
-        beam = self._best()
-        if not beam or self.record.why == "interrupted":
-            return beam
-        near = [n for n in beam if self.record.trials[n].seconds
-                <= (1 + self.rules.near) * self.record.trials[beam[0]].seconds]
-        if len(near) < 2:
-            return beam
-        taken: dict[int, list[float]] = {n: [] for n in near}
-        for turn in range(self.rules.heat):
-            if self._over(0.5):
-                break
-            for n in near if turn % 2 else near[::-1]:
-                if n in taken:
-                    if self._take(self.gate.entries[n], 1):
-                        taken[n].append(self.record.trials[n].samples[-1])
-                    else:
-                        del taken[n]
-        times = {n: typical(s) if s else self.record.trials[n].seconds for n, s in taken.items()}
-        level = (1 + self.rules.least_share / 2) * min(times.values(), default=0.0)
-        order = sorted(times, key=lambda n: (max(times[n], level), n))  # of equals, the simplest
-        return order + [n for n in beam if n not in near]
-
-    def _over(self, share: float) -> bool:
-        """Return whether all but a share of the reserve is used up."""
-        left = self.budget.seconds - (self.clock() - self.began)
-        return left < share * self.reserve
-
-    def _pairs(self, entry: Entry) -> int:
-        """Return how many pairs the last alternation can afford, at least 2."""
-        left = self.budget.seconds * 1.03 - (self.clock() - self.began)
-        if self.record.why == "interrupted":
-            left = min(left, PATIENCE)
-        each = entry.trial.seconds + self.record.trials[0].seconds
-        return max(2, min(self.rules.duel, int(left / each)))
-
-    def _believe(self) -> None:
-        """Take the fastest if its samples are clear: an interrupt left no time to alternate."""
-        best = self._timed()[0]
-        if progressed(best.samples, self.record.trials[0].samples, self.rules):
-            self.record.winner = best.number
-
-    def _count(self, name: str) -> None:
-        self.record.counts[name] += 1
-
-    @contextmanager
-    def _time(self, name: str) -> Iterator[None]:
-        start = self.clock()
-        try:
-            yield
-        finally:
-            self.record.seconds[name] = self.record.seconds.get(name, 0.0) + self.clock() - start
 
 
 def search(kernel: Kernel, start: Schedule, backend: Backend, limits: Limits, measurer: Measurer,

@@ -116,11 +116,21 @@ def moves(candidate: Candidate, limits: Limits) -> Iterator[Move]:
 
 
 def pairs(candidate: Candidate, limits: Limits) -> Iterator[Move]:
-    """Yield the candidate with two parameters moved: ways out where each alone is worse."""
+    """Yield the candidate with two moves made: ways out where each alone is worse.
+
+    The first moves a parameter, the second another one, or adds an action.
+    """
     first = candidate.recipe
     if first is None:
         return
-    met = {str(first), *map(str, near(first, candidate.kernel, limits))}
+    singles = near(first, candidate.kernel, limits)
+    for one in singles:
+        moved = _with_recipe(candidate, one, _difference(first, one), limits)
+        if isinstance(moved, Candidate):
+            for move in _single_actions(moved, limits):
+                if isinstance(move, Candidate):
+                    yield replace(move, label=f"{moved.label} {move.label}")
+    met = {str(first), *map(str, singles)}
     for one in first.neighbours(candidate.kernel, limits):
         try:
             found = list(one.neighbours(candidate.kernel, limits))

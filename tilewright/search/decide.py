@@ -16,8 +16,10 @@ class Rules:
     least_seconds     progress smaller than this is none
     least_share       progress smaller than this share of the time is none
     duel              the most pairs of samples when two candidates alternate
+    last              the most pairs of the last comparison with the given schedule
     near              candidates within this share of the best get as many samples again
-    heat              samples in turns of the beam's entries within `near` at the end
+    heat              samples in turns of the fastest within `near` at the end, at each of
+    places            times that buffers are laid out for the last comparisons
     dry_rounds        rounds in a row without progress that end the search
     noisy             a spread of the reference kernel above this calls for more samples
     """
@@ -27,8 +29,10 @@ class Rules:
     least_seconds: float = 0.0
     least_share: float = 0.01
     duel: int = 15
+    last: int = 201
     near: float = 0.1
-    heat: int = 7
+    heat: int = 3
+    places: int = 3
     dry_rounds: int = 2
     noisy: float = 0.1
 
@@ -36,7 +40,8 @@ class Rules:
         """Return the rules for a machine of this noise: twice the samples on a noisy one."""
         if noise <= self.noisy:
             return self
-        return replace(self, samples=2 * self.samples, duel=2 * self.duel, heat=2 * self.heat)
+        return replace(self, samples=2 * self.samples, duel=2 * self.duel, last=2 * self.last,
+                       heat=2 * self.heat)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

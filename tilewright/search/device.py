@@ -142,6 +142,15 @@ class CpuMeasurer:
         self._forget()
         self._bury()
 
+    def move(self) -> None:
+        """Give the kernel's buffers other pages, where they fall by chance again."""
+        with compilers.lock:
+            try:
+                if self._begun:
+                    self._ask(("move",), _SLACK + _moving(self._kernel))
+            except Lost as lost:
+                self._buried(lost)  # the next timer has other pages as well
+
     # -- beyond the protocol -------------------------------------------------------------
 
     def noise(self) -> float:

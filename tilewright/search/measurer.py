@@ -49,6 +49,9 @@ class Measurer(Protocol):
     def sample(self, handle: int) -> float | Failure:
         """Return the seconds of one run, cache state as the search was asked for."""
 
+    def move(self) -> None:
+        """Give the buffers other memory: what a run takes depends on where they happen to lie."""
+
     def noise(self) -> float:
         """Return the relative spread of a fixed kernel's samples: how quiet the machine is."""
 

@@ -147,6 +147,9 @@ class Simulated:
             found.append(seconds)
         return found
 
+    def move(self) -> None:
+        """Nothing: its memory has no places."""
+
     def noise(self) -> float:
         """Return the relative spread that was asked for."""
         return self.noise_level

@@ -29,6 +29,7 @@ from tilewright.worker.values import (
 
 _ZONE = 64  # bytes after every written buffer that must stay as they are
 _LOOKS = 3  # at how often a short run must repeat to fill a sample
+_SHORT = 2e-3  # seconds below which a run comes first that does not count: the process was asleep
 _PERTURBED = 2  # runs with other last bits, to learn how well-conditioned a kernel is
 _OTHERS, _THREAD = 256 << 20, 80 << 20  # bytes mapped for code; for a thread's stack and arena
 
@@ -77,10 +78,11 @@ class _Linked:
     frame: Frame
     executable: Executable
     inner: int = 1
+    span: float = 0.0  # seconds of one run, roughly
 
 
 class Bench:
-    """Serves ``begin``, ``reference``, ``link``, ``sample`` and ``noise`` for one device."""
+    """Serves requests about one device: ``begin``, ``reference``, ``link``, ``sample`` and more."""
 
     def __init__(self) -> None:
         self._maker: Backend | None = None
@@ -93,6 +95,7 @@ class Bench:
         self._linked: dict[int, _Linked] = {}
         self._wanted: list[np.ndarray] = []
         self._allowed: list[float] = []
+        self._fresh = False  # whether nothing has run on the buffers as they lie
         self._sweeper: _Sweep | None = None
         self._noisy: _Sweep | None = None
         allocator.trim()
@@ -135,8 +138,7 @@ class Bench:
         linked = self._load(code)
         self._scratch()
         with deadline(seconds):
-            linked.frame.run()
-            span = self._calibrate(linked)
+            span = self._calibrate(linked, float(linked.frame.time(1)[0]))
         self._wanted = [b.array.copy() for b in self._outputs]
         moved = [0.0] * len(self._outputs)
         inputs = [b for b in self._inputs if not is_exact(b.array.dtype)]
@@ -159,13 +161,14 @@ class Bench:
         linked = self._load(code)
         if check:
             self._scratch()
-            with deadline(seconds):
-                linked.frame.run()
+        with deadline(seconds):
+            span = float(linked.frame.time(1)[0])
+        if check:
             reason = self._compare()
             if reason:
                 return ("failed", "wrong", reason)
         with deadline(4 * seconds):
-            span = self._calibrate(linked)
+            span = self._calibrate(linked, span)
         self._linked[handle] = linked
         return ("linked", span)
 
@@ -174,12 +177,27 @@ class Bench:
         linked = self._linked[handle]
         with deadline(seconds):
             if self._sweeper is None:
+                if linked.span < _SHORT or self._fresh:
+                    linked.frame.run()
+                self._fresh = False
                 return ("samples", linked.frame.time(count, linked.inner).tolist())
             spans = []
             for _ in range(count):
                 self._sweeper.frame.run()
                 spans.append(float(linked.frame.time(1)[0]))
         return ("samples", spans)
+
+    def move(self) -> tuple:
+        """Give the buffers other pages; what they hold stays."""
+        old = self._inputs, self._outputs, self._workspace
+        self._inputs, self._outputs = [_moved(b) for b in old[0]], [_moved(b) for b in old[1]]
+        for i, b in enumerate([*self._inputs, *self._outputs]):
+            self._bases[i] = b.block.address
+        if self._workspace is not None:
+            nbytes, self._workspace = self._workspace.nbytes - _ZONE, None
+            self._reserve(nbytes)
+        self._fresh = True
+        return ("moved",)
 
     def drop(self, handle: int) -> tuple:
         """Forget a candidate and its code."""
@@ -243,14 +261,14 @@ class Bench:
             b.array[:] = make_values(rng, b.array.size, BY_NAME[b.array.dtype.name])
             b.zone[:] = GARBAGE
 
-    def _calibrate(self, linked: _Linked) -> float:
-        """Set how often one sample repeats the run; return the seconds of one run."""
-        span, linked.inner = float(linked.frame.time(1)[0]), 1
+    def _calibrate(self, linked: _Linked, span: float) -> float:
+        """Set how often one sample repeats a run of `span` seconds; return those of one run."""
         for _ in range(_LOOKS):  # the first ones may still be cold
             if span * linked.inner >= LEAST_SPAN:
                 break
             linked.inner = ceil(LEAST_SPAN / max(span, 1e-9))
             span = float(linked.frame.time(1, linked.inner)[0])
+        linked.span = span
         return span
 
 
@@ -276,6 +294,14 @@ def _allocate(name: str, dtype: DType, count: int) -> _Buffer:
     flat = block.view(np.ndarray)
     flat[...] = GARBAGE
     return _Buffer(name, flat[:nbytes].view(dtype.numpy), block, flat[nbytes:nbytes + _ZONE])
+
+
+def _moved(buffer: _Buffer) -> _Buffer:
+    """Return a copy on other pages: the old block is still taken."""
+    array = buffer.array
+    made = _allocate(buffer.name, BY_NAME[array.dtype.name], array.size)
+    made.array[:], made.zone[:] = array, buffer.zone
+    return made
 
 
 def _checksum(block: Block) -> int:

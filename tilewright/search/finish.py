@@ -1,0 +1,125 @@
+"""The end of a search: the fastest are timed once more, together, and the winner against the given.
+
+Few samples flatter, the machine's speed drifts, and what a run takes depends on where its buffers
+lie. So samples are taken in turns, over some time, and the buffers are moved in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilewright.errors import BackendError
+from tilewright.search.decide import Rules, progressed, typical
+from tilewright.search.gate import Entry, Gate
+from tilewright.search.measurer import Measurer
+from tilewright.search.record import Record, Trial
+from tilewright.search.sampler import Sampler
+
+PATIENCE = 0.5  # seconds for the last comparison after Ctrl-C
+HEAT = 0.5  # share of the reserve that the last heat may take
+SETTLE = 0.01  # share of the budget that turns at one place last, where samples are short
+MOST_TURNS = 10  # times the rule's, however short
+
+
+@dataclass
+class Finish:
+    """Names the winner among what was timed.
+
+    left     returns the seconds left of the budget
+    reserve  seconds that were kept for this
+    settle   seconds for the turns at one place
+    """
+
+    record: Record
+    gate: Gate
+    sampler: Sampler
+    measurer: Measurer
+    rules: Rules
+    left: Callable[[], float]
+    reserve: float
+    settle: float
+
+    def run(self, ranked: Sequence[Trial], most: int) -> None:
+        """Set the winner: the first of the last heat, unless it does not beat the given schedule.
+
+        `ranked` is what was timed, the fastest first; up to `most` of them take part.
+        """
+        self.record.winner = 0
+        try:
+            order = self._heat(ranked, most)
+            while order and order[0]:
+                entry = self.gate.entries[order.pop(0)]
+                try:
+                    self.record.duel = self.sampler.alternate(
+                        entry, self.gate.entries[0], self._pairs(entry), moving=True)
+                except BackendError:
+                    continue  # it failed: the next one's turn
+                if self.record.duel[0] == "a":
+                    self.record.winner = entry.trial.number
+                break
+        except KeyboardInterrupt:
+            self.record.why = "interrupted"
+        if not self.record.winner and self.record.why == "interrupted" and ranked:
+            self._believe(ranked[0])
+
+    def _heat(self, ranked: Sequence[Trial], most: int) -> list[int]:
+        """Return the fastest in the order of samples taken in turns at several places."""
+        if not ranked or self.record.why == "interrupted":
+            return [t.number for t in ranked]
+        best = ranked[0].seconds
+        near = [t.number for t in ranked if t.seconds <= (1 + self.rules.near) * best]
+        each = best * self.rules.heat * self.rules.places
+        near = near[:min(most, int(HEAT * self.reserve / each))]
+        if len(near) < 2:
+            return [t.number for t in ranked]
+        taken: dict[int, list[float]] = {n: [] for n in near}
+        for place in range(self.rules.places):
+            if place:
+                if self._over():
+                    break
+                self.measurer.move()
+            for n, seconds in self._turns(list(taken)).items():
+                if seconds is None:
+                    del taken[n]
+                else:
+                    taken[n].append(seconds)
+        times = {n: sum(s) / len(s) for n, s in taken.items()}
+        level = (1 + self.rules.least_share / 2) * min(times.values(), default=0.0)
+        order = sorted(times, key=lambda n: (max(times[n], level), n))  # of equals, the simplest
+        return order + [t.number for t in ranked if t.number not in near]
+
+    def _turns(self, entries: list[int]) -> dict[int, float | None]:
+        """Return what each took in samples taken in turns; None where one failed."""
+        taken: dict[int, list[float]] = {n: [] for n in entries}
+        found: dict[int, float | None] = {}
+        settled = self.left() - self.settle
+        for turn in range(MOST_TURNS * self.rules.heat):
+            if turn and self._over() or turn >= self.rules.heat and self.left() < settled:
+                break
+            for n in entries if turn % 2 else entries[::-1]:
+                if n not in taken:
+                    continue
+                if self.sampler.take(self.gate.entries[n], 1):
+                    taken[n].append(self.record.trials[n].samples[-1])
+                else:
+                    found[n] = None
+                    del taken[n]
+        return found | {n: typical(s) for n, s in taken.items()}
+
+    def _over(self) -> bool:
+        """Return whether only what the last comparison needs is left."""
+        return self.left() < (1 - HEAT) * self.reserve
+
+    def _pairs(self, entry: Entry) -> int:
+        """Return how many pairs the last comparison can afford, at least 2."""
+        left = self.left()
+        if self.record.why == "interrupted":
+            left = min(left, PATIENCE)
+        each = entry.trial.seconds + self.record.trials[0].seconds
+        return max(2, min(self.rules.last, int(left / each)))
+
+    def _believe(self, best: Trial) -> None:
+        """Take the fastest if its samples are clear: an interrupt left no time to alternate."""
+        if progressed(best.samples, self.record.trials[0].samples, self.rules):
+            self.record.winner = best.number

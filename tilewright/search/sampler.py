@@ -1,0 +1,112 @@
+"""Times candidates: links them, takes as many samples as they are worth, alternates two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from tilewright.errors import BackendError
+from tilewright.search.decide import Rules, drop_early, duel
+from tilewright.search.gate import Entry, Gate, drop
+from tilewright.search.measurer import Failure, Measurer
+from tilewright.search.record import Record
+
+
+@dataclass
+class Sampler:
+    """Gives entries their samples, and those that fail or lose at once their fate.
+
+    rules    of the search; it replaces them once the noise of the machine is known
+    short    seconds below which a run close to the best has as many samples again
+    long     seconds above which one run is sampled sparingly
+    spent    whether the budget is
+    """
+
+    record: Record
+    gate: Gate
+    measurer: Measurer
+    rules: Rules
+    short: float
+    long: float
+    spent: Callable[[], bool]
+    clock: Callable[[], float]
+
+    @contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        """Add what is done within to the record's seconds of an activity."""
+        start = self.clock()
+        try:
+            yield
+        finally:
+            self.record.seconds[name] = self.record.seconds.get(name, 0.0) + self.clock() - start
+
+    def try_out(self, entry: Entry, code: bytes) -> None:
+        """Link a candidate and sample it, once if that is enough to see that it loses."""
+        with self.time("link"):
+            handle = self.measurer.link(entry.code(code))
+        if isinstance(handle, Failure):
+            drop(entry.trial, handle.kind, handle.reason)
+            return
+        entry.handle = handle
+        best = min(t.seconds for t in self.record.trials)
+        if not self.take(entry, 1):
+            return
+        self.record.counts["timed"] += 1
+        self.gate.timed.append(entry)
+        if drop_early(entry.trial.seconds, best, self.rules):
+            drop(entry.trial, "slow",
+                 f"{entry.trial.seconds / best:.1f} times the best after one sample")
+            return
+        entry.trial.fate = "timed"
+        self.take(entry, self._more(entry, best))
+
+    def _more(self, entry: Entry, best: float) -> int:
+        """Return how many more samples an entry is worth: few where they take long, or lost.
+
+        Starts have many: what their moves are expected to take depends on them.
+        """
+        seconds, samples = entry.trial.seconds, self.rules.samples
+        close = seconds < (1 + self.rules.near) * best or entry.trial.round == 0
+        if seconds > self.long:
+            return 1 if close else 0
+        twice = close and seconds < self.short and not self.spent()
+        return (2 if twice else 1) * samples - 1
+
+    def take(self, entry: Entry, count: int) -> bool:
+        """Add samples to an entry; False, with its fate, where it failed."""
+        with self.time("sample"):
+            for _ in range(count):
+                sample = self.measurer.sample(entry.handle)
+                if isinstance(sample, Failure):
+                    entry.trial.samples.clear()
+                    drop(entry.trial, sample.kind, sample.reason)
+                    return False
+                entry.trial.samples.append(sample)
+        return True
+
+    def alternate(self, a: Entry, b: Entry, most: int, moving: bool = False
+                  ) -> tuple[str, float, float, float]:
+        """Alternate samples of two entries, up to `most` pairs; see `decide.duel`.
+
+        If `moving`, the buffers are between pairs, to as many places as `rules` tell. Raises
+        BackendError where one fails to run again.
+        """
+        taken = 0
+        each = 2 * max(1, most // self.rules.places)  # samples at one place
+
+        def taker(entry: Entry) -> Callable[[], float]:
+            def take() -> float:
+                nonlocal taken
+                if moving and taken and taken % each == 0:
+                    self.measurer.move()
+                taken += 1
+                if not self.take(entry, 1):
+                    raise BackendError(f"search: cannot time candidate {entry.trial.number} again "
+                                       f"({entry.trial.reason})")
+                return entry.trial.samples[-1]
+            return take
+        if min(b.trial.samples) > self.rules.early_stop * max(a.trial.samples):
+            most = min(most, 2)  # two more pairs are enough
+        least = 2 * most // 3 if moving else 6  # of a few places at least
+        return duel(taker(a), taker(b), replace(self.rules, duel=most), min(most, max(least, 6)))
