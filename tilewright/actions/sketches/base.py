@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from tilewright.actions.sketches.draft import Draft
+from tilewright.actions.vectorize import MOST_LANES
+from tilewright.graph.ops import OPS
 from tilewright.kernel import Stage
 from tilewright.limits import Limits
+
+SMALL_BODY = 24  # values up to which several registers of each pay
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,20 @@ def lanes_of(stage: Stage, limits: Limits) -> int:
     widest = max((v.dtype.itemsize for v in stage.values
                   if v.op not in ("index", "test", "divides")), default=4)
     return limits.lanes(widest)
+
+
+def wide(stage: Stage, lanes: int) -> int:
+    """Return how many registers one vector should span, each of `lanes`.
+
+    Four where a function takes many instructions, as far as `Vectorize` allows, else one.
+
+    The steps of one such function wait for each other; those of four registers alternate. Copies
+    side by side do not: each is a chain by itself, longer than a core looks ahead.
+    """
+    costly = any(v.op in OPS and OPS[v.op].costly for v in stage.values)
+    if not costly or len(stage.values) > SMALL_BODY:
+        return 1
+    return max(1, min(4, MOST_LANES // lanes))
 
 
 def steps(value: int, least: int, most: int) -> list[int]:

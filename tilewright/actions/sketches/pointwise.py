@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tilewright.actions.access import OPAQUE, accesses
-from tilewright.actions.sketches.base import Sketch, lanes_of, steps
+from tilewright.actions.sketches.base import SMALL_BODY, Sketch, lanes_of, steps, wide
 from tilewright.actions.sketches.draft import Draft
 from tilewright.kernel import Stage
 from tilewright.limits import Limits
 
-SMALL_BODY = 24  # values up to which several register copies pay
 MOST_COPIES = 16
 
 
@@ -40,7 +39,7 @@ class Pointwise(Sketch):
         stage = draft.kernel.stage[self.stage]
         for copies in steps(self.copies, 1, MOST_COPIES):
             yield replace(self, copies=copies)
-        for lanes in steps(self.lanes, 2, 2 * lanes_of(stage, limits)):
+        for lanes in steps(self.lanes, 2, 4 * lanes_of(stage, limits)):
             yield replace(self, lanes=lanes)
         for axis in _free(draft, stage):
             if axis != self.vector:
@@ -91,6 +90,11 @@ def sketch_pointwise(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
     for sketch in _transposes(draft, stage, vector, limits):
         if min(size, draft.size(draft.own(stage)[sketch.other])) >= lanes:
             return sketch
+    registers = wide(stage, lanes)
+    while registers > 1 and size < lanes * registers:
+        registers //= 2
+    if registers > 1:
+        return Pointwise(stage.name, vector, lanes * registers, 1)
     copies = 1
     if len(stage.values) <= SMALL_BODY:
         while copies < 4 and size >= lanes * copies * 2:

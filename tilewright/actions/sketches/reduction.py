@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tilewright.actions.access import OPAQUE, accesses
-from tilewright.actions.sketches.base import Sketch, lanes_of, steps
+from tilewright.actions.sketches.base import Sketch, lanes_of, steps, wide
 from tilewright.actions.sketches.draft import Draft
 from tilewright.kernel import Stage
 from tilewright.kernel.reductions import MOST_SEQUENTIAL
@@ -53,7 +53,7 @@ class Reduction(Sketch):
         stage = draft.kernel.stage[self.stage]
         for copies in steps(self.copies, 1, limits.registers // 2):
             yield replace(self, copies=copies)
-        for lanes in steps(self.lanes, 2, 2 * lanes_of(stage, limits)):
+        for lanes in steps(self.lanes, 2, 4 * lanes_of(stage, limits)):
             yield replace(self, lanes=lanes)
         for axis in _walkable(draft, stage):
             if axis != self.vector:
@@ -106,7 +106,8 @@ def sketch_reduction(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
         copies *= 2  # partial states leave the registers between blocks: one set is enough
     while copies > 1 and draft.size(loops[vector]) < lanes * copies:
         copies //= 2
-    return Reduction(stage.name, vector, lanes, copies, block)
+    registers = min(wide(stage, lanes), copies)
+    return Reduction(stage.name, vector, lanes * registers, copies // registers, block)
 
 
 def _block(draft: Draft, stage: Stage, vector: str) -> int:
