@@ -5,7 +5,8 @@
     python bench/search_quality.py repeat          five searches of each kernel
     python bench/search_quality.py random          a random search over sketch parameters
 
-Options: --filter WORDS, --threads N, --seconds N, --beam N, --out FILE. Schedules kept by `--out`
+Six kernels, but for `table`; --all takes every kernel, --filter WORDS those with all the words.
+Options: --threads N, --seconds N, --beam N, --out FILE. Schedules kept by `--out`
 files are yardsticks of later runs when named with --best; those under `bench/expert` always are.
 All candidates of one kernel are timed again at the end, alternating, in one process.
 """
@@ -101,7 +102,9 @@ def alternate(kernel, choices: list[Choice], limits: Limits, target: Target, pla
         handles = [None if c is None else device.link(c) for c in codes]
         found: list[list[float]] = [[] for _ in choices]
         rng = random.Random(0)
-        for _ in range(places):
+        for place in range(places):
+            if place:
+                device.move()
             samples: list[list[float]] = [[] for _ in choices]
             for _ in range(turns):
                 for i in rng.sample(range(len(choices)), len(choices)):
@@ -111,7 +114,6 @@ def alternate(kernel, choices: list[Choice], limits: Limits, target: Target, pla
                             samples[i].append(sample)
             for each, taken in zip(found, samples):
                 each.append(float(np.quantile(taken, 0.25)) if taken else float("inf"))
-            device.move()
     return [float(np.mean(each)) for each in found]
 
 
@@ -265,6 +267,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=("bare", "table", "repeat", "random"))
     parser.add_argument("--filter", default="")
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=16.0)
     parser.add_argument("--beam", type=int, default=4)
@@ -281,7 +284,8 @@ def main() -> None:
     for case in kernels():
         if not all(w in case.name.lower() for w in words):
             continue
-        if options.mode != "table" and not words and case.name not in SIX:
+        every = options.all or words or options.mode == "table"
+        if not every and case.name not in SIX:
             continue
         for number, kernel in enumerate(kernels_of(case, options.threads)):
             rows.append(one(case, number, kernel, options, limits, target))
