@@ -85,6 +85,20 @@ def test_another_cache_finds_the_record():
     assert [r.fate for r in second.results] == ["recorded"] and not more.searches
 
 
+def test_a_plan_of_recorded_kernels_is_not_timed():
+    device = SimulatedDevice()
+    plan, inputs = summed(cache := KernelCache(), device)
+    tuner_for(device, cache).attend(plan, inputs)
+    plan, inputs = summed(cache := KernelCache())
+    device.usages = None  # not to be asked
+    tuner = tuner_for(device, cache)
+    tuner.attend(plan, inputs)
+    assert [r.fate for r in tuner.results] == ["recorded"]
+    plan, inputs = plan_of(lambda p: [sums(p[0]), exponential(p[1])], SHAPE, (9, 99), cache=cache)
+    with pytest.warns(RuntimeWarning, match="cannot time the kernels"):
+        tuner.attend(plan, inputs)  # one of them is new
+
+
 def test_again_searches_what_is_recorded():
     cache, device = KernelCache(), SimulatedDevice()
     plan, inputs = summed(cache, device)

@@ -45,7 +45,8 @@ class Recorded(Simulated):
 class SimulatedDevice(Device):
     """Stands in for the machine. Kernels with a key in `slow` are slow under their first schedule.
 
-    sources, searches, samples    what its measurers were asked for
+    targets                       what measurers were made for
+    sources, searches, samples    what they were asked for
     """
 
     def __init__(self, share: float = 0.0, scale: float = 1.0, stop: int = 0,
@@ -55,6 +56,7 @@ class SimulatedDevice(Device):
         self.share, self.scale, self.stop, self.fail = share, scale, stop, fail
         self.given: set[str] = set()
         self.sources: list[str] = []
+        self.targets: list[Target] = []
         self.searches: list[str] = []
         self.samples = 0
         self._processor = Processor(Limits())
@@ -70,6 +72,7 @@ class SimulatedDevice(Device):
     def measurer(self, target: Target) -> Simulated:
         if self.fail is not None:
             raise self.fail
+        self.targets.append(target)
         return Recorded(self)
 
     def accepts(self, built: Built) -> bool:

@@ -32,6 +32,8 @@ class Tune:
     near_limit   so are kernels within this share of the least time that this machine needs
     again        search kernels of which a record is kept too
     progress     show what is going on; unless given, where standard error is a terminal
+    caches       their state when candidates are timed: "warm" as the last run of the kernel left
+                 them, "cold" after other data went through them, "plan" as the plan leaves them
     """
 
     beam: int = 4
@@ -41,6 +43,7 @@ class Tune:
     near_limit: float = 0.05
     again: bool = False
     progress: bool | None = None
+    caches: str = "plan"
 
     def __post_init__(self) -> None:
         if self.beam < 1:
@@ -48,6 +51,8 @@ class Tune:
         if not 0 < self.seconds < float("inf"):
             raise ValueError(f"tune: cannot spend {self.seconds} seconds (a positive number "
                              "is needed)")
+        if self.caches not in ("plan", "warm", "cold"):
+            raise ValueError(f"tune: cannot time with caches {self.caches!r} (plan, warm or cold)")
 
 
 @dataclass(frozen=True)

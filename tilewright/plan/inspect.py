@@ -106,13 +106,15 @@ class CompiledKernel:
                               self.built.alternative)
         return self._checked("with_schedule", built)
 
-    def search(self, beam: int = 4, seconds: float = 16.0, seed: int = 0) -> Record:
+    def search(self, beam: int = 4, seconds: float = 16.0, seed: int = 0, caches: str = "plan"
+               ) -> Record:
         """Return the record of a search for a faster schedule, starting from this one.
 
-        The winner is recorded and compiled functions with this kernel run it from now on. Raises
-        BackendError where the kernel cannot be compiled or run where candidates are timed.
+        `caches` is their state when candidates are timed: see `Tune`. The winner is recorded and
+        compiled functions with this kernel run it from now on. Raises BackendError where the
+        kernel cannot be compiled or run where candidates are timed.
         """
-        return Tuner(Tune(beam, seconds, seed)).search(self.built)
+        return Tuner(Tune(beam, seconds, seed, caches=caches)).search(self.built)
 
     def with_source(self, text: str) -> CompiledKernel:
         """Return the kernel with `text` for its source, checked against the original.

@@ -40,6 +40,8 @@ from tilewright.search.keys import artifact_key
 class Target:
     """Where kernels are to run: a backend by name, and what its device holds.
 
+    caches     how a kernel finds them: "warm", as its own last run left them; "cold", where the
+               plan touches more than they hold from one of its runs to the next
     verify     check kernels and Programs between passes
     records    directory whose records give schedules and object code; none where it is empty
     """
@@ -48,6 +50,7 @@ class Target:
     limits: Limits
     verify: bool = False
     records: Path = Path()
+    caches: str = "warm"
 
     @classmethod
     def of(cls, config: Config) -> Target:
@@ -215,15 +218,17 @@ def build_recorded(kernel: Kernel, target: Target, work: Work) -> Built | None:
     records = records_in(target.records)
     if records is None:
         return None
-    key = key_of(kernel, target.backend, target.limits.threads)
-    entry = records.lookup(key)
-    if entry is None:
-        return None
-    try:
-        return build(kernel, target, work, parse_schedule(entry.schedule), entry.alternative)
-    except (BackendError, Illegal, ScheduleError, TooLarge):
-        records.drop(key)
-        return None
+    other = "cold" if target.caches == "warm" else "warm"
+    for caches in (target.caches, other):  # what was found in other circumstances is a beginning
+        key = key_of(kernel, target.backend, target.limits.threads, caches)
+        entry = records.lookup(key)
+        if entry is None:
+            continue
+        try:
+            return build(kernel, target, work, parse_schedule(entry.schedule), entry.alternative)
+        except (BackendError, Illegal, ScheduleError, TooLarge):
+            records.drop(key)
+    return None
 
 
 def _verify(kernel: Kernel, programs: Sequence[Program]) -> None:

@@ -18,6 +18,7 @@ from tilewright.plan.kernels import Built, KernelCache, Target, Work, kernel_cac
 from tilewright.plan.layout import HostStep, Place
 from tilewright.plan.naming import kernel_name
 from tilewright.plan.tuning import attendant
+from tilewright.plan.warmth import cold_kernels
 from tilewright.runtime.storage import Storage
 
 LEAST_CAP = 256  # instructions; a kernel that passes this in the smallest cut is an error
@@ -178,7 +179,10 @@ def _fuse_and_build(outputs: tuple[Node, ...], target: Target, work: Work, cache
         distinct: dict[str, Kernel] = {
             c.kernel.key: c.kernel for c in calls if isinstance(c, KernelCall)}
         try:
-            return calls, {key: cache.get(k, target, work) for key, k in distinct.items()}
+            cold = cold_kernels(calls, limits.l3)
+            targets = {key: replace(target, caches="cold" if key in cold else "warm")
+                       for key in distinct}
+            return calls, {key: cache.get(k, targets[key], work) for key, k in distinct.items()}
         except TooLarge:
             limits = replace(limits, instruction_cap=limits.instruction_cap // 4)
             if limits.instruction_cap < LEAST_CAP:

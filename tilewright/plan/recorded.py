@@ -61,9 +61,9 @@ def records_in(directory: Path) -> Records | None:
     return opened.get(directory)
 
 
-def key_of(kernel: Kernel, name: str, threads: int) -> Key:
+def key_of(kernel: Kernel, name: str, threads: int, caches: str = "warm") -> Key:
     """Return what a kernel's record is kept under, for the backend called `name`."""
-    return Key.of(kernel, backend(name), threads)
+    return Key.of(kernel, backend(name), threads, cache=caches)
 
 
 def keep(records: Records, key: Key, name: str, record: Record, chosen: Trial) -> None:

@@ -22,14 +22,15 @@ from typing import TYPE_CHECKING, Protocol
 from tilewright.actions import parse_schedule
 from tilewright.backends import backend
 from tilewright.config import Config, Tune, using
-from tilewright.plan.kernels import Built, KernelCache, Work, build, kernel_cache
+from tilewright.plan.kernels import Built, KernelCache, Target, Work, build, kernel_cache
 from tilewright.plan.naming import kernel_name
 from tilewright.plan.progress import Display, display_for
 from tilewright.plan.recorded import keep, key_of, opened
-from tilewright.plan.usage import Device, Usage
+from tilewright.plan.usage import Device, Pair, Usage
 from tilewright.runtime.storage import Storage
 from tilewright.search.beam import Budget, search
-from tilewright.search.decide import Rules, duel
+from tilewright.search.decide import Rules, Verdict, duel
+from tilewright.search.entries import Entry
 from tilewright.search.record import Record, Trial
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ LEAST_GRANT = 1.0  # seconds; a search with less finds nothing, so small shares 
 SEARCH_SHARE = 0.94  # of a grant; the rest is for the last comparison and what stands around it
 RULES = Rules()
 DUEL_SHARE = 0.04  # of the seconds, for the last comparison of a slow kernel
+FEWEST = 3  # pairs where each takes long
 PAIRS, FEW_PAIRS = (6, RULES.duel), (2, 2)  # least and most; few where the gain is beyond doubt
 
 
@@ -131,6 +133,11 @@ class Tuner:
         self.closed = True
 
     def _usages(self, plan: Plan, inputs: Sequence[Storage]) -> list[Usage]:
+        """Return the plan's kernels with their times: those of records, if every kernel has one."""
+        if not self.tune.again:
+            known = [(b, self._fresh(b)) for b in plan.built.values()]
+            if all(entry is not None for _, entry in known):
+                return [Usage(b, 1, e.seconds, self.device.alone) for b, e in known if e]
         try:
             return self.device.usages(plan, inputs)
         except Exception as error:  # a plan that ran once must not fail for being timed
@@ -184,8 +191,8 @@ class Tuner:
         if usage.each < tune.skip_under:
             return "short", f"a launch takes {usage.each * 1e6:.1f} us"
         if not tune.again:
-            entry = self._records(built).lookup(self._key(built))
-            if entry is not None and not entry.stale:
+            entry = self._fresh(built)
+            if entry is not None:
                 return "recorded", f"searched before, {entry.seconds * 1e6:.4g} us"
         share = self.device.share_of_limit(built, usage.each)
         if share > 1 - tune.near_limit:
@@ -239,7 +246,7 @@ class Tuner:
         return result.record
 
     def _record(self, built: Built, seconds: float, display: Display) -> Record:
-        target, device = built.target, self.device
+        target, device = self._target(built), self.device
         measurer = device.measurer(target)
         try:
             record = search(
@@ -264,29 +271,53 @@ class Tuner:
             best = record.best
             new = build(built.origin, built.target, Work(), parse_schedule(best.schedule),
                         best.alternative)
-            given, other = usage.pair(built, new)
-            pairs = FEW_PAIRS if started and record.gain > RULES.early_stop else PAIRS
-            affordable = int(DUEL_SHARE * self.tune.seconds / (2 * max(result.before, 1e-9)))
-            pairs = pairs[0], max(pairs[0], min(pairs[1], affordable))
-            outcome = duel(other, given, replace(RULES, duel=pairs[1]), pairs[0])
+            beyond_doubt = started and record.gain > RULES.early_stop
+            outcome = self._duel(usage.pair, built, new, result.before, beyond_doubt)
             verdict, ratio = outcome[:2]
-            if verdict == "a":
+            target = self._target(built)
+            if target != built.target:  # asked for in another state than where it is used
+                won = self._duel(self.device.alone, replace(built, target=target),
+                                 replace(new, target=target), result.before, beyond_doubt)
+                chosen = best if won[0] == "a" else chosen
+            elif verdict == "a":
                 chosen = best
+            if verdict == "a":
                 result.fate, result.after = "faster", result.before / ratio
                 result.reason = f"{result.before * 1e6:.4g} to {result.after * 1e6:.4g} us"
                 self.cache.improve(new)
             else:
                 result.reason = f"the fastest found did not win where it is used ({ratio:.3f})"
-            if started:
+            if started and target == built.target:
                 record.duel, record.winner = outcome, chosen.number
         if chosen is not record.start or (started and record.why != "interrupted"):
             self._keep(built, record, chosen)
 
+    def _duel(self, pair: Pair, built: Built, new: Built, seconds: float, beyond_doubt: bool
+              ) -> Verdict:
+        """Return what comes of `new` against `built`: few pairs where the gain is beyond doubt."""
+        given, other = pair(built, new)
+        least, most = FEW_PAIRS if beyond_doubt else PAIRS
+        affordable = int(DUEL_SHARE * self.tune.seconds / (2 * max(seconds, 1e-9)))
+        least = min(least, max(FEWEST, affordable))
+        return duel(other, given, replace(RULES, duel=max(least, min(most, affordable))), least)
+
     def _keep(self, built: Built, record: Record, chosen: Trial) -> None:
         keep(self._records(built), self._key(built), kernel_name(built.kernel), record, chosen)
 
+    def _fresh(self, built: Built) -> Entry | None:
+        """Return the record of a kernel, measured by this code."""
+        entry = self._records(built).lookup(self._key(built))
+        return entry if entry is not None and not entry.stale else None
+
     def _key(self, built: Built):
-        return key_of(built.origin, built.target.backend, built.target.limits.threads)
+        target = self._target(built)
+        return key_of(built.origin, target.backend, target.limits.threads, target.caches)
+
+    def _target(self, built: Built) -> Target:
+        """Return what to measure for: the caches as the plan has them, unless told otherwise."""
+        if self.tune.caches == "plan":
+            return built.target
+        return replace(built.target, caches=self.tune.caches)
 
     def _records(self, built: Built):
         return opened.get(built.target.records)
@@ -326,8 +357,8 @@ def tuning(attendant: Attendant) -> Iterator[Attendant]:
 
 @contextmanager
 def tune(beam: int = 4, seconds: float = 60.0, *, seed: int = 0, skip_under: float = 5e-6,
-         near_limit: float = 0.05, again: bool = False, progress: bool | None = None
-         ) -> Iterator[Tuner]:
+         near_limit: float = 0.05, again: bool = False, progress: bool | None = None,
+         caches: str = "plan") -> Iterator[Tuner]:
     """Search kernels as they are met inside: ``with tw.tune(beam=4, seconds=60): y = f(x)``.
 
     What is found is used from the next run on, also by functions compiled before, and recorded for
@@ -335,7 +366,7 @@ def tune(beam: int = 4, seconds: float = 60.0, *, seed: int = 0, skip_under: flo
     `Tune`. Ctrl-C ends the search with the best so far. Gives the tuner, whose `results` tell what
     became of each kernel.
     """
-    tuner = Tuner(Tune(beam, seconds, seed, skip_under, near_limit, again, progress))
+    tuner = Tuner(Tune(beam, seconds, seed, skip_under, near_limit, again, progress, caches))
     try:
         with tuning(tuner):
             yield tuner

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tilewright.backends import backend
 from tilewright.plan.assemble import assemble
 from tilewright.plan.cost import elements, flops
@@ -16,7 +18,7 @@ from tilewright.plan.layout import KernelStep, RunFrame, Step, launches
 from tilewright.plan.scratch import Bench
 from tilewright.runtime.launch import Frame, Segment
 from tilewright.runtime.storage import Storage
-from tilewright.search.device import CpuMeasurer
+from tilewright.search.device import SWEEP, CpuMeasurer
 from tilewright.search.measurer import Measurer
 from tilewright.search.roofline import MachineLimits, kept_limits
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tilewright.plan.plan import Plan
 
 Take = Callable[[], float]  # seconds of one run of a kernel
+Pair = Callable[[Built, Built], tuple[Take, Take]]  # of the given form and another one
 LEAST_SAMPLE = 100e-6  # seconds; shorter kernels run several times within a sample
 LONG_PLAN = 0.05  # seconds; kernels of longer plans are compared outside of them
 RUNS = TRIES = 3  # of a plan when its kernels are timed; in a sample of the last comparison
@@ -41,7 +44,7 @@ class Usage:
     built: Built
     launches: int
     seconds: float
-    pair: Callable[[Built, Built], tuple[Take, Take]]
+    pair: Pair
 
     @property
     def each(self) -> float:
@@ -99,7 +102,7 @@ class Device:
 
     def measurer(self, target: Target) -> Measurer:
         """Return what times the candidates of one search."""
-        return CpuMeasurer(target)
+        return CpuMeasurer(target, cold=target.caches == "cold")
 
     def accepts(self, built: Built) -> bool:
         """Return whether the kernel can be timed here."""
@@ -138,8 +141,7 @@ class Device:
         return [Usage(plan.built[key], len(spans), min(sum(run[key]) for run in runs), pair)
                 for key, spans in runs[0].items()]
 
-    def _pair(self, plan: Plan, inputs: Sequence[Storage], whole: float
-              ) -> Callable[[Built, Built], tuple[Take, Take]]:
+    def _pair(self, plan: Plan, inputs: Sequence[Storage], whole: float) -> Pair:
         if whole > LONG_PLAN:
             return self.alone
 
@@ -155,8 +157,16 @@ class Device:
 
     def alone(self, given: Built, other: Built) -> tuple[Take, Take]:
         """Return functions that take samples of two forms of a kernel on inputs of their own."""
+        cold = given.target.caches == "cold"
+        swept = np.ones(SWEEP * given.target.limits.l3 // 8 if cold else 0)
+
         def taker(bench: Bench) -> Take:
-            once = float(bench.time(1)[0])
-            tries = TRIES if once < LONG_PLAN / 10 else 1
-            return lambda: float(bench.time(tries).min())
+            span = bench.once()
+            if not cold and span < LONG_PLAN / 10:
+                return lambda: float(bench.time(TRIES).min())
+
+            def take() -> float:
+                swept.sum()
+                return bench.once()
+            return take
         return taker(Bench(given)), taker(Bench(other))
