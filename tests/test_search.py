@@ -220,6 +220,43 @@ def test_an_interrupt_at_any_moment_keeps_the_best_so_far():
         assert record.best.seconds == best
 
 
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.8, 0.9, 0.95, 0.99])
+def test_an_interrupt_on_a_noisy_machine_keeps_a_clear_winner(share):
+    """Bursts make the greatest of many samples meaningless: quartiles decide."""
+    def run(fail=lambda call: None):
+        device = Simulated(clock=Clock(), limits=LIMITS, noise=0.03, bursts=0.03, seed=1)
+        watching = Watching(device, fail)
+        return simulate(product(64, 64, 64), Schedule(), watching=watching), watching.calls
+
+    whole, calls = run()
+    assert whole.gain > 2
+
+    def interrupt(call: int) -> None:
+        if call == int(share * calls):
+            raise KeyboardInterrupt
+    record, _ = run(interrupt)
+    assert record.why == "interrupted" and record.gain > 2
+
+
+@pytest.mark.parametrize("number, most", [(0, 3), (None, 6)])
+def test_code_that_fails_when_sampled_again_costs_itself_only(number, most):
+    """The given schedule keeps its samples and is the answer; a candidate is out."""
+    device = Simulated(clock=Clock(), limits=LIMITS, noise=0.02)
+    sample, taken = device.sample, Counter[int]()
+
+    def failing(handle: int):
+        taken[handle] += 1
+        if (handle == number if number is not None else handle) and taken[handle] > most:
+            return Failure("crash", "the run died of signal 9")
+        return sample(handle)
+    device.sample = failing
+    record = simulate(product(64, 64, 64), watching=Watching(device))
+    assert record.winner == 0 and record.start.samples and record.why
+    if number is None:
+        assert "crash" in {t.fate for t in record.trials}
+        assert record.start.fate == "timed"
+
+
 def test_a_second_interrupt_ends_at_once():
     def interrupt(call: int) -> None:
         if call >= 40:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from tilewright.actions import Schedule
 from tilewright.backends import Backend
@@ -69,12 +70,14 @@ class Search:
         self.widened: set[int] = set()
         self.beaten: dict[int, float] = {}  # seconds at best, of who lost an alternation
         self.record = Record(kernel.key, kernel.key, backend.name, budget.beam, seed)
-        self.gate = Gate(self.record, backend, limits, budget.slack, self._spent)
+        self.gate = Gate(self.record, backend, limits, budget.slack, self._left_for_rounds)
         self.sampler = Sampler(self.record, self.gate, measurer, self.rules,
                                SHORT * budget.seconds, LONG * budget.seconds, self._spent, clock)
         form = forms(kernel, limits)[alternative]
         self.given = Candidate(alternative, form, start, label="given")
         self.reserve = 0.0  # seconds that the end will take
+        self.rest: Iterator[tuple[Move, int]] = iter(())  # moves that a round had no time for
+        self.cut = False  # whether there are any
 
     # -- the whole ---------------------------------------------------------------------------
 
@@ -130,7 +133,10 @@ class Search:
         entry.handle = handle
         self.record.noise = self.measurer.noise()
         self.rules = self.sampler.rules = self.rules.against(self.record.noise)
-        if not self.sampler.take(entry, self.rules.samples):
+        samples = self.rules.samples
+        if not (self.sampler.take(entry, 1)
+                and (entry.trial.seconds > self.sampler.long
+                     or self.sampler.take(entry, samples - 1))):
             raise BackendError(f"search: cannot run the given schedule ({entry.trial.reason})")
         self.record.counts["timed"] += 1
         self.gate.timed.append(entry)
@@ -149,16 +155,20 @@ class Search:
                  and self.gate.entries[n].candidate.recipe is not None]
         self.expanded.update(fresh)
         self.widened.update(first)
-        if not fresh and not first:
+        if not fresh and not first and not self.cut:
             return None
-        return ((move, n) for numbers, of in ((fresh, moves), (first, pairs)) for n in numbers
-                for move in of(self.gate.entries[n].candidate, self.limits))
+        new = ((move, n) for numbers, of in ((fresh, moves), (first, pairs)) for n in numbers
+               for move in of(self.gate.entries[n].candidate, self.limits))
+        return chain(new, self.rest)
 
     def _left(self) -> float:
         return self.budget.seconds - (self.clock() - self.began)
 
+    def _left_for_rounds(self) -> float:
+        return self._left() - self.reserve
+
     def _spent(self) -> bool:
-        return self._left() <= self.reserve
+        return self._left_for_rounds() <= 0
 
     # -- one round ---------------------------------------------------------------------------
 
@@ -192,9 +202,11 @@ class Search:
     def _for_a_while(self, found: Iterator[tuple[Move, int]]) -> Iterator[tuple[Move, int]]:
         """Yield moves until their nests took a share of the budget: the fastest entry's first."""
         end = self.clock() + EFFORT * self.budget.seconds
+        self.cut, self.rest = False, iter(())
         for move in found:
             yield move
             if self.clock() > end:
+                self.cut, self.rest = True, found
                 return
 
     def _leave(self, waiting: list[Entry], reason: str) -> None:
@@ -261,7 +273,10 @@ class Search:
             return True, f"{new.trial.number} is faster than {first} beyond noise"
         each = new.trial.seconds + old.trial.seconds
         most = max(3, min(self.rules.duel, int(JUDGE * self.budget.seconds / each)))
-        verdict, ratio, _, _ = self.sampler.alternate(new, old, most)
+        try:
+            verdict, ratio, _, _ = self.sampler.alternate(new, old, most)
+        except BackendError as error:  # one of them is out; the beam goes on without it
+            return old.trial.fate != "timed", str(error)
         if verdict == "a" and ratio > 1 + self.rules.least_share:
             self.beaten[first] = ratio * new.trial.seconds
             return True, f"{new.trial.number} won {first} by {ratio:.3f} in alternation"
@@ -271,6 +286,8 @@ class Search:
     # -- the end -----------------------------------------------------------------------------
 
     def _close_round(self, number: int, beam: list[int], decision: str) -> None:
+        if self.cut:
+            decision += "; further moves wait: nests took the round's share of the seconds"
         self.record.rounds.append(Round(number, beam, decision, self.clock() - self.began))
         if self.watch is not None:
             self.watch(self.record)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+FEW = 5  # pairs below which an interval says little
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -64,6 +66,11 @@ def typical(samples: Sequence[float]) -> float:
     return ordered[len(ordered) // 4]
 
 
+def slower_quartile(samples: Sequence[float]) -> float:
+    """Return the upper quartile."""
+    return sorted(samples)[-1 - len(samples) // 4]
+
+
 def progressed(fastest: Sequence[float], first: Sequence[float], rules: Rules) -> bool:
     """Return whether the new fastest is faster than the beam's first beyond noise.
 
@@ -78,15 +85,17 @@ def drop_early(sample: float, best: float, rules: Rules) -> bool:
     return sample > rules.early_stop * best
 
 
+Verdict = tuple[str, float, float, float]
+
+
 def duel(take_a: Callable[[], float], take_b: Callable[[], float], rules: Rules,
-         least: int = 6) -> tuple[str, float, float, float]:
+         least: int = 6, ratios: list[float] | None = None) -> Verdict:
     """Alternate samples of a and b until the paired interval of b/a excludes 1, or enough is taken.
 
-    Returns (verdict, ratio, low, high): "a" where a is faster by more than the interval, "b" where
-    b is, "tie" otherwise; the ratio is the median of b/a. Who goes first changes from pair to pair.
+    Returns the `verdict` on the ratios, which `ratios` gains as they come. Who goes first changes
+    from pair to pair.
     """
-    ratios: list[float] = []
-    low, high = 0.0, math.inf
+    ratios = [] if ratios is None else ratios
     for pair in range(rules.duel):
         if pair % 2:
             b = take_b()
@@ -99,6 +108,18 @@ def duel(take_a: Callable[[], float], take_b: Callable[[], float], rules: Rules,
             low, high = interval(ratios)
             if low > 1 + rules.least_share or high < 1 - rules.least_share:
                 break
-    ratio = sorted(ratios)[len(ratios) // 2]
-    verdict = "a" if low > 1 else "b" if high < 1 else "tie"
-    return verdict, ratio, low, high
+    return verdict(ratios, rules)
+
+
+def verdict(ratios: Sequence[float], rules: Rules) -> Verdict:
+    """Return (verdict, ratio, low, high) of paired ratios b/a.
+
+    The ratio is their median, low and high its interval: "a" where it is above 1, "b" below, "tie"
+    otherwise. Fewer than five pairs have to be apart by more than `rules.near`.
+    """
+    if not ratios:
+        return "tie", 1.0, 0.0, math.inf
+    low, high = interval(ratios)
+    margin = 0.0 if len(ratios) >= FEW else rules.near
+    found = "a" if low > 1 + margin else "b" if high < 1 - margin else "tie"
+    return found, sorted(ratios)[len(ratios) // 2], low, high

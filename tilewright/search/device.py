@@ -25,6 +25,7 @@ from tilewright.worker.values import epsilon
 _SLACK = 10.0  # seconds beyond a candidate's own until the parent loses patience with its timer
 _SWEEP_SECONDS = 1.0  # more than one sweep of the caches takes
 _NOISE_SAMPLES = 20
+SWEEP = 4  # times the last cache that is read before a cold sample; caches keep much of twice
 
 
 class Target(Protocol):
@@ -51,7 +52,7 @@ class Caps:
     compile_seconds: float = 10.0
     compile_bytes: int = 2 << 30
     run_seconds: float = 1.0
-    run_factor: float = 50.0
+    run_factor: float = 8.0
     run_bytes: int = 1 << 30
     given_seconds: float = 120.0
 
@@ -143,7 +144,7 @@ class CpuMeasurer:
         self._bury()
 
     def move(self) -> None:
-        """Give the kernel's buffers other pages, where they fall by chance again."""
+        """Give the kernel's buffers other pages, unless there is no memory for it."""
         with compilers.lock:
             try:
                 if self._begun:
@@ -205,8 +206,10 @@ class CpuMeasurer:
                         return failure
                 answer = self._ask(request, seconds + _SLACK)
             except Lost as lost:
-                self._dead[handle] = self._buried(lost)
-                return self._dead[handle]
+                failure = self._buried(lost)
+                if handle != self._given:  # which is trusted: another timer tries it again
+                    self._dead[handle] = failure
+                return failure
         if answer[0] == "failed":
             self._dead[handle] = Failure(answer[1], answer[2])
             return self._dead[handle]
@@ -246,7 +249,7 @@ class CpuMeasurer:
                    for b in (*kernel.inputs, *kernel.outputs)]
         nbytes = sum(b.dtype.itemsize * size[3]
                      for b, size in zip((*kernel.inputs, *kernel.outputs), buffers))
-        sweep = self.target.limits.l3 * 5 // 4 if self.cold else 0
+        sweep = SWEEP * self.target.limits.l3 if self.cold else 0
         self._memory = 4 * nbytes + sweep + self.caps.run_bytes
         patience = self.caps.given_seconds + _moving(kernel)
         answer = self._ask(("begin", self.target.backend, buffers, self.threads, sweep,

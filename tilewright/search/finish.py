@@ -6,11 +6,12 @@ lie. So samples are taken in turns, over some time, and the buffers are moved in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import BackendError
-from tilewright.search.decide import Rules, progressed, typical
+from tilewright.search.decide import FEW, Rules, Verdict, slower_quartile, typical, verdict
 from tilewright.search.gate import Entry, Gate
 from tilewright.search.measurer import Measurer
 from tilewright.search.record import Record, Trial
@@ -48,20 +49,33 @@ class Finish:
         self.record.winner = 0
         try:
             order = self._heat(ranked, most)
-            while order and order[0]:
-                entry = self.gate.entries[order.pop(0)]
-                try:
-                    self.record.duel = self.sampler.alternate(
-                        entry, self.gate.entries[0], self._pairs(entry), moving=True)
-                except BackendError:
-                    continue  # it failed: the next one's turn
-                if self.record.duel[0] == "a":
-                    self.record.winner = entry.trial.number
-                break
         except KeyboardInterrupt:
             self.record.why = "interrupted"
-        if not self.record.winner and self.record.why == "interrupted" and ranked:
-            self._believe(ranked[0])
+            order = [t.number for t in ranked]
+        while order and order[0]:
+            number = order.pop(0)
+            try:
+                self.record.duel = self._compare(self.gate.entries[number])
+            except BackendError:
+                continue  # it failed: the next one's turn
+            if self.record.duel[0] == "a":
+                self.record.winner = number
+            break
+
+    def _compare(self, entry: Entry) -> Verdict:
+        """Return what comes of an entry against the given schedule; Ctrl-C ends it early."""
+        ratios: list[float] = []
+        given = self.gate.entries[0]
+        try:
+            return self.sampler.alternate(entry, given, self._pairs(entry), True, ratios)
+        except KeyboardInterrupt:
+            self.record.why = "interrupted"
+        if len(ratios) >= FEW:
+            return verdict(ratios, self.rules)
+        # no time for more: the samples that there are decide, if they are clearly apart
+        slow, fast = slower_quartile(entry.trial.samples), typical(given.trial.samples)
+        found = "a" if slow * (1 + self.rules.least_share) < fast else "tie"
+        return found, fast / slow, 0.0, math.inf
 
     def _heat(self, ranked: Sequence[Trial], most: int) -> list[int]:
         """Return the fastest in the order of samples taken in turns at several places."""
@@ -116,10 +130,5 @@ class Finish:
         left = self.left()
         if self.record.why == "interrupted":
             left = min(left, PATIENCE)
-        each = entry.trial.seconds + self.record.trials[0].seconds
+        each = max(entry.trial.seconds + self.record.trials[0].seconds, 2 * self.sampler.each)
         return max(2, min(self.rules.last, int(left / each)))
-
-    def _believe(self, best: Trial) -> None:
-        """Take the fastest if its samples are clear: an interrupt left no time to alternate."""
-        if progressed(best.samples, self.record.trials[0].samples, self.rules):
-            self.record.winner = best.number

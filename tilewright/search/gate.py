@@ -22,6 +22,7 @@ from tilewright.search.traffic import code_size, predict
 STARTS = 4  # times the slack that starts have: they are unlike the given schedule
 MOST_CODE = 2500  # estimated instructions; more take long to compile and crowd the caches
 MOST_GROWTH = 1.5  # times the given schedule's instructions, where that has as many
+RUNS = 3  # of a candidate at least: its check and samples
 BULK = 6000  # instructions of one batch: between two looks at the clock
 
 
@@ -53,7 +54,7 @@ class Gate:
     """Admits candidates to a round, and writes the fate of every other into the record.
 
     slack    the most times the best's seconds that the model may expect
-    spent    whether the budget is
+    left     seconds that rounds have left; `spent` tells whether these are over
     entries  by their trials' numbers; `timed` are those that were, which the search tells
     """
 
@@ -61,13 +62,17 @@ class Gate:
     backend: Backend
     limits: Limits
     slack: float
-    spent: Callable[[], bool]
+    left: Callable[[], float]
     entries: dict[int, Entry] = field(default_factory=dict)
     timed: list[Entry] = field(default_factory=list)
     most_code: float = MOST_CODE
     _nests: dict[str, int] = field(default_factory=dict)
     _programs: dict[str, int] = field(default_factory=dict)
     _objects: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> bool:
+        return self.left() <= 0
 
     def new(self, candidate: Candidate, parent: int, round_: int) -> Entry:
         trial = self._trial(candidate.label, parent, round_)
@@ -88,7 +93,7 @@ class Gate:
         """
         fresh = []
         for move, parent in found:
-            if self.spent():
+            if self.spent:
                 break
             if isinstance(move, tuple):
                 trial = self._trial(move[0], parent, round_)
@@ -112,7 +117,7 @@ class Gate:
         """
         ready: list[Entry] = []
         instructions = 0
-        while waiting and len(ready) < count and instructions < BULK and not self.spent():
+        while waiting and len(ready) < count and instructions < BULK and not self.spent:
             entry = waiting.pop(0)
             if self.lower(entry) and self._hopeful(entry, round_) and self.render(entry):
                 ready.append(entry)
@@ -175,6 +180,9 @@ class Gate:
             self.filter(entry, "its instructions alone take longer than the best")
         elif times > self.slack * (1 if round_ else STARTS):
             self.filter(entry, f"the model expects {times:.1f} times the seconds of the best")
+        elif RUNS * times * fastest > self.left():
+            self.filter(entry, f"the model expects {times * fastest:.2g} seconds for a run, "
+                               "more than there is time for")
         else:
             return True
         return False

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tilewright.errors import BackendError
-from tilewright.search.decide import Rules, drop_early, duel
+from tilewright.search.decide import Rules, Verdict, drop_early, duel
 from tilewright.search.gate import Entry, Gate, drop
 from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record
@@ -18,6 +18,7 @@ class Sampler:
     """Gives entries their samples, and those that fail or lose at once their fate.
 
     rules    of the search; it replaces them once the noise of the machine is known
+    each     seconds that the last samples took, everything around a run included
     short    seconds below which a run close to the best has as many samples again
     long     seconds above which one run is sampled sparingly
     spent    whether the budget is
@@ -31,6 +32,7 @@ class Sampler:
     long: float
     spent: Callable[[], bool]
     clock: Callable[[], float]
+    each: float = 0.0
 
     @contextmanager
     def time(self, name: str) -> Iterator[None]:
@@ -74,19 +76,27 @@ class Sampler:
         return (2 if twice else 1) * samples - 1
 
     def take(self, entry: Entry, count: int) -> bool:
-        """Add samples to an entry; False, with its fate, where it failed."""
+        """Add samples to an entry; False, with its fate, where it failed.
+
+        The given schedule keeps what it has: it is the answer if all else fails.
+        """
+        start = self.clock()
         with self.time("sample"):
             for _ in range(count):
                 sample = self.measurer.sample(entry.handle)
                 if isinstance(sample, Failure):
-                    entry.trial.samples.clear()
-                    drop(entry.trial, sample.kind, sample.reason)
+                    if entry.trial.number:
+                        entry.trial.samples.clear()
+                        drop(entry.trial, sample.kind, sample.reason)
+                    else:
+                        entry.trial.reason = sample.reason
                     return False
                 entry.trial.samples.append(sample)
+        self.each = (self.clock() - start) / max(count, 1)
         return True
 
-    def alternate(self, a: Entry, b: Entry, most: int, moving: bool = False
-                  ) -> tuple[str, float, float, float]:
+    def alternate(self, a: Entry, b: Entry, most: int, moving: bool = False,
+                  ratios: list[float] | None = None) -> Verdict:
         """Alternate samples of two entries, up to `most` pairs; see `decide.duel`.
 
         If `moving`, the buffers are between pairs, to as many places as `rules` tell. Raises
@@ -106,7 +116,9 @@ class Sampler:
                                        f"({entry.trial.reason})")
                 return entry.trial.samples[-1]
             return take
-        if min(b.trial.samples) > self.rules.early_stop * max(a.trial.samples):
+        if min(b.trial.samples, default=0.0) > self.rules.early_stop * max(a.trial.samples,
+                                                                           default=0.0):
             most = min(most, 2)  # two more pairs are enough
         least = 2 * most // 3 if moving else 6  # of a few places at least
-        return duel(taker(a), taker(b), replace(self.rules, duel=most), min(most, max(least, 6)))
+        return duel(taker(a), taker(b), replace(self.rules, duel=most), min(most, max(least, 6)),
+                    ratios)

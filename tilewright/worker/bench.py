@@ -30,6 +30,7 @@ from tilewright.worker.values import (
 _ZONE = 64  # bytes after every written buffer that must stay as they are
 _LOOKS = 3  # at how often a short run must repeat to fill a sample
 _SHORT = 2e-3  # seconds below which a run comes first that does not count: the process was asleep
+_LEFT = 512 << 20  # bytes of pages that moved buffers leave taken
 _PERTURBED = 2  # runs with other last bits, to learn how well-conditioned a kernel is
 _OTHERS, _THREAD = 256 << 20, 80 << 20  # bytes mapped for code; for a thread's stack and arena
 
@@ -95,7 +96,8 @@ class Bench:
         self._linked: dict[int, _Linked] = {}
         self._wanted: list[np.ndarray] = []
         self._allowed: list[float] = []
-        self._fresh = False  # whether nothing has run on the buffers as they lie
+        self._ran: set[int] = set()  # candidates that ran on the buffers as they lie
+        self._left: list[Block] = []  # where buffers were
         self._sweeper: _Sweep | None = None
         self._noisy: _Sweep | None = None
         allocator.trim()
@@ -177,9 +179,9 @@ class Bench:
         linked = self._linked[handle]
         with deadline(seconds):
             if self._sweeper is None:
-                if linked.span < _SHORT or self._fresh:
+                if linked.span < _SHORT or handle not in self._ran:
                     linked.frame.run()
-                self._fresh = False
+                self._ran.add(handle)
                 return ("samples", linked.frame.time(count, linked.inner).tolist())
             spans = []
             for _ in range(count):
@@ -188,15 +190,25 @@ class Bench:
         return ("samples", spans)
 
     def move(self) -> tuple:
-        """Give the buffers other pages; what they hold stays."""
-        old = self._inputs, self._outputs, self._workspace
-        self._inputs, self._outputs = [_moved(b) for b in old[0]], [_moved(b) for b in old[1]]
-        for i, b in enumerate([*self._inputs, *self._outputs]):
+        """Give the buffers other pages; what they hold stays.
+
+        The pages they leave stay taken, or the next move would come back to them, unless it is
+        much memory.
+        """
+        inputs, outputs = [_moved(b) for b in self._inputs], [_moved(b) for b in self._outputs]
+        old = self._workspace
+        workspace = None if old is None else allocator.block(old.nbytes)
+        self._left += [b.block for b in (*self._inputs, *self._outputs)]
+        self._left += [] if old is None else [old]
+        if sum(block.nbytes for block in self._left) > _LEFT:
+            self._left.clear()
+        self._inputs, self._outputs, self._workspace = inputs, outputs, workspace
+        for i, b in enumerate([*inputs, *outputs]):
             self._bases[i] = b.block.address
-        if self._workspace is not None:
-            nbytes, self._workspace = self._workspace.nbytes - _ZONE, None
-            self._reserve(nbytes)
-        self._fresh = True
+        if workspace is not None:
+            workspace.view(np.ndarray)[...] = GARBAGE
+            self._bases[len(self._bases) - 1] = workspace.address
+        self._ran.clear()
         return ("moved",)
 
     def drop(self, handle: int) -> tuple:
@@ -263,11 +275,13 @@ class Bench:
 
     def _calibrate(self, linked: _Linked, span: float) -> float:
         """Set how often one sample repeats a run of `span` seconds; return those of one run."""
+        if span < 10 * _SHORT:  # it may have been interrupted
+            span = min(span, float(linked.frame.time(1)[0]))
         for _ in range(_LOOKS):  # the first ones may still be cold
             if span * linked.inner >= LEAST_SPAN:
                 break
             linked.inner = ceil(LEAST_SPAN / max(span, 1e-9))
-            span = float(linked.frame.time(1, linked.inner)[0])
+            span = min(span, float(linked.frame.time(1, linked.inner)[0]))
         linked.span = span
         return span
 
