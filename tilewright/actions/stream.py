@@ -25,4 +25,7 @@ class StreamStore(Action):
         if any(s.combine for stage in nest.kernel.stages for s in stage.stores
                if s.buffer == self.buffer) or nest.kernel.readers(self.buffer):
             raise Illegal(f"stream: cannot stream {self.buffer} (the kernel reads it back)")
+        if found.part:
+            raise Illegal(f"stream: cannot stream {self.buffer} (a part of an array, which starts "
+                          "anywhere: whole aligned vectors are needed)")
         return replace(nest, streams=tuple(sorted({*nest.streams, self.buffer})))

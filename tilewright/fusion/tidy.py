@@ -1,7 +1,8 @@
 """From drafts to a kernel: join stages, merge axes, name everything by first appearance.
 
-Nothing incidental survives: neither which arrays are read, nor at which constant offset, nor how
-large they are beyond what is read, nor in which order the graph was built.
+Nothing incidental survives: neither which arrays are read, nor at which constant offset (but for
+whether an output starts at a cache line), nor how large they are beyond what is read, nor in which
+order the graph was built.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tilewright.fusion.pull import Puller
 from tilewright.index import Expr, Sym, const, substitute, symbols
 from tilewright.kernel import Axis, Buffer, Kernel, Let, Stage, State, Store
 from tilewright.kernel.value import Value, divides, index, load, postorder, rewrite, test
+
+LINE = 64  # bytes; outputs start at a multiple of it
 
 
 class Namer:
@@ -157,8 +160,10 @@ class Namer:
             shape = memory.shape if memory.kind != "scratch" else self.merger.sizes[name]
             if memory.kind != "scratch":
                 shape = (self.span[name],)
+            start = self.base.get(name, 0) * memory.dtype.itemsize
             buffers.append(Buffer(self.names[name], memory.kind, memory.dtype,
-                                  tuple(const(n) for n in shape)))
+                                  tuple(const(n) for n in shape),
+                                  part=memory.kind == "output" and start % LINE > 0))
             if memory.node is not None:
                 operands[memory.kind].append(Operand(memory.node, self.base.get(name, 0)))
         return KernelCall(Kernel(axes, tuple(buffers), stages), tuple(operands["input"]),

@@ -49,8 +49,9 @@ class Axis:
 class Buffer:
     """Memory of a kernel. Inputs and outputs have one dimension: offsets are flat elements.
 
-    An input or output has element alignment only; scratch has cache-line alignment. No two buffers
-    of a kernel overlap unless `alias` names the other.
+    An input has element alignment only; scratch has cache-line alignment, and so has an output
+    unless it is a part of an array, which starts anywhere. No two buffers of a kernel overlap
+    unless `alias` names the other.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Buffer:
     dtype: DType
     shape: tuple[Expr, ...]
     alias: str = ""
+    part: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def print_kernel(kernel: Kernel) -> str:
     for b in kernel.buffers:
         shape = ", ".join(map(str, b.shape))
         lines.append(f"  {b.name}: {b.kind} {b.dtype}[{shape}]"
-                     + (f" alias {b.alias}" if b.alias else ""))
+                     + (f" alias {b.alias}" if b.alias else "") + (" part" if b.part else ""))
     for stage in kernel.stages:
         lines += _print_stage(stage)
     return "\n".join(lines)

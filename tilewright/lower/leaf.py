@@ -324,9 +324,10 @@ class Leaves:
     def _streamed(ref: MemRef, rest: Expr, type_: Type) -> MemRef:
         """Return a non-temporal reference, if every vector stored there is aligned to its size."""
         whole = type_.lanes * type_.dtype.itemsize
-        if whole & (whole - 1) or multiple_of(rest) * type_.dtype.itemsize % whole:
+        width = min(whole, LINE)
+        if whole & (whole - 1) or multiple_of(rest) * type_.dtype.itemsize % width:
             return ref
-        return MemRef(ref.buffer, ref.offset, min(whole, LINE), stream=True)
+        return MemRef(ref.buffer, ref.offset, width, stream=True)
 
     def _combine_lanes(self, point: Point, buffer: str, e: Expr, value: Instr,
                        mask: Instr | None, combine: str) -> None:

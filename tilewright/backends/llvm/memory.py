@@ -6,6 +6,8 @@ from tilewright.backends.llvm.types import MEMORY, constant, memory, register, s
 from tilewright.backends.llvm.writer import STREAM, Emitter, Writer
 from tilewright.program.ir import BOOL, Instr, MemRef, Type
 
+LINE = 64
+
 
 def _zero(type_: Type) -> str:
     return constant(type_, bytes(type_.dtype.itemsize)) if not type_.dtype.is_bool \
@@ -91,8 +93,10 @@ def _store(w: Writer, instr: Instr) -> None:
                      f"{masks} {w.names[mask[0]]}){tags}")
     else:
         whole = type_.lanes * type_.dtype.itemsize
-        # A streaming store faults unless its address is a multiple of its width.
-        stream = f", !nontemporal !{STREAM}" if ref.stream and align >= whole else ""
+        # A streaming store faults unless its address is a multiple of its width, which is a cache
+        # line at most: wider ones are cut.
+        fits = align >= min(whole, LINE)
+        stream = f", !nontemporal !{STREAM}" if ref.stream and fits else ""
         w.out.append(f"store {t} {x}, ptr {place}, align {align}{tags}{stream}")
 
 
