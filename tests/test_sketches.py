@@ -1,13 +1,18 @@
-"""The parameters that sketches begin with."""
+"""The parameters that sketches begin with, and streaming stores, which most of them may choose."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from search_tools import LIMITS, addition, kernel_of
 
+import tilewright as tw
 from tilewright.actions import default_recipe
 from tilewright.actions.sketches.pointwise import Pointwise
 from tilewright.dtypes import float32
+from tilewright.errors import Illegal
 from tilewright.graph import apply, parameter
 
 LANES = LIMITS.lanes(4)
@@ -36,3 +41,51 @@ def test_a_reduction_of_such_a_function_has_as_many_values_side_by_side():
     costly = kernel_of(apply("reduce", apply("exp", x), kind="max", axes=(1,)))
     a, b = sketch(plain), sketch(costly)
     assert a.lanes * a.copies == b.lanes * b.copies and b.lanes == 4 * a.lanes
+
+
+# -- streaming -----------------------------------------------------------------------------------
+
+
+def pieces(count: int) -> tuple:
+    """Return the kernels of a concat of uneven pieces, and a function that computes it."""
+    arrays = [np.arange(1000 + i % 7, dtype=np.float32) for i in range(count)]
+    function = tw.jit(lambda *a: tw.concat([2.5 * x for x in a]))
+    inputs = [tw.asarray(a) for a in arrays]
+    return function.compile(*inputs), lambda: np.asarray(function(*inputs)), arrays
+
+
+def test_parts_that_start_anywhere_are_not_streamed():
+    """Several calls fill one array: a vector of theirs may be at any address, and would fault."""
+    compiled, run, arrays = pieces(200)
+    refused = 0
+    for kernel in compiled.kernels:
+        (output,) = kernel.kernel.outputs
+        text = f"{kernel.schedule}\nStreamStore({output.name})"
+        if not output.part:
+            compiled.replace(kernel.with_schedule(text))
+            continue
+        refused += 1
+        assert f"{output.name}: output float32[{output.shape[0]}] part" in str(kernel.kernel)
+        with pytest.raises(Illegal, match="cannot stream out0 .a part of an array"):
+            kernel.with_schedule(text)
+    assert 0 < refused < len(compiled.kernels)
+    assert (run() == 2.5 * np.concatenate(arrays)).all()
+
+
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+def test_vectors_wider_than_a_line_are_streamed_line_by_line(lanes):
+    x = np.random.default_rng(0).random(4096, dtype=np.float32)
+    function = tw.jit(lambda a: a + 1)
+    compiled = function.compile(tw.asarray(x))
+    (kernel,) = compiled.kernels
+    text = f"Split(i0, {lanes})\nVectorize(i0.1)\nStreamStore(out0)"
+    compiled.replace(streamed := kernel.with_schedule(text))
+    assert "nontemporal" in streamed.source and (np.asarray(function(tw.asarray(x))) == x + 1).all()
+
+
+@pytest.mark.parametrize("last_cache, streams", [(1 << 20, ("out0",)), (2 << 20, ())])
+def test_an_output_that_would_not_stay_in_the_caches_is_streamed(last_cache, streams):
+    kernel = addition(256, 1024)  # moves 3 MiB
+    assert default_recipe(kernel, replace(LIMITS, l3=last_cache)).stream == streams
+    reduced = kernel_of(apply("reduce", parameter(0, (256, 1024), float32), kind="sum", axes=(1,)))
+    assert default_recipe(reduced, replace(LIMITS, l3=1 << 10)).stream == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tilewright.actions.access import accesses
@@ -24,6 +25,7 @@ from tilewright.limits import Limits
 
 # values computed by a kernel from which waking the other workers pays (some 20 microseconds)
 PARALLEL_WORK = 1 << 18
+STREAMED = 2  # times the last cache that a kernel moves whose outputs are written past it
 MOST_ROWS = 64  # of a block that stages walk one after the other
 
 
@@ -93,7 +95,27 @@ def default_recipe(kernel: Kernel, limits: Limits) -> Recipe:
         open_axis(draft, *opened)
     found = [sketch_of(draft, stage, limits) for stage in kernel.stages]
     parallel = limits.threads > 1 and work(kernel) >= PARALLEL_WORK
-    return Recipe(opened, tuple(s for s in found if s is not None), parallel)
+    return Recipe(opened, tuple(s for s in found if s is not None), parallel,
+                  _streamed(draft, limits))
+
+
+def _streamed(draft: Draft, limits: Limits) -> tuple[str, ...]:
+    """Return the outputs to write past the caches: those that would not stay there anyway.
+
+    A kernel that moves much more than the last cache holds leaves little of it to the next one. Its
+    lines are written without being read first, where each is written once.
+    """
+    kernel = draft.kernel
+    moved = sum(int(b.shape[0]) * b.dtype.itemsize for b in (*kernel.inputs, *kernel.outputs))
+    if moved < STREAMED * limits.l3:
+        return ()
+    found = []
+    for buffer in kernel.outputs:
+        if all(stage.state is None for stage in kernel.writers(buffer.name)):
+            with suppress(Illegal):
+                StreamStore(buffer.name).apply(draft.nest)
+                found.append(buffer.name)
+    return tuple(sorted(found))
 
 
 def default_schedule(kernel: Kernel, limits: Limits) -> Schedule:
