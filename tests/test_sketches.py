@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fusion_tools import matmul
 from search_tools import LIMITS, addition, kernel_of
 
 import tilewright as tw
@@ -89,3 +90,17 @@ def test_an_output_that_would_not_stay_in_the_caches_is_streamed(last_cache, str
     assert default_recipe(kernel, replace(LIMITS, l3=last_cache)).stream == streams
     reduced = kernel_of(apply("reduce", parameter(0, (256, 1024), float32), kind="sum", axes=(1,)))
     assert default_recipe(reduced, replace(LIMITS, l3=1 << 10)).stream == ()
+
+
+# -- rows that lie across memory -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size, rows, pack", [(256, 6, ""), (1024, 6, "root"), (4096, 6, "tile")])
+def test_rows_across_memory_make_tall_tiles(size, rows, pack):
+    """Six of the sixteen rows of a line: packed where they come from far away."""
+    a, b = (parameter(i, (size, size), float32) for i in range(2))
+    turned = kernel_of(matmul(apply("permute", a, axes=(1, 0)), b))
+    found = default_recipe(turned, LIMITS).sketches[0]
+    assert (found.rows, found.vectors, found.pack_rows) == (rows, 2, pack)
+    plain = default_recipe(kernel_of(matmul(a, b)), LIMITS).sketches[0]
+    assert plain.pack_rows == ""

@@ -20,6 +20,10 @@ from tilewright.errors import Illegal
 from tilewright.kernel import Stage
 from tilewright.limits import Limits
 
+LINE = 64  # bytes
+MOST_TALL = 16  # rows
+MOST_PAGES = 1024  # that steps of rows across memory may walk before they come back
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -189,27 +193,37 @@ def sketch_contraction(draft: Draft, stage: Stage, limits: Limits) -> Contractio
     shape = analyse(draft, stage, limits)
     if shape is None:
         return None
-    loops = draft.own(stage)
-    itemsize = stage.state.init[0].dtype.itemsize  # type: ignore[union-attr]
+    loops, itemsize = draft.own(stage), stage.state.init[0].dtype.itemsize  # type: ignore[union-attr]
     lanes = limits.lanes(itemsize)
     m, n = draft.size(loops[shape.row]), draft.size(loops[shape.vector])
     depth = max(prod(draft.size(loops[a]) for a in shape.steps), 1)
     _, rows, vectors = _tile(m, n, lanes, limits)
+    across = _rows_lie_across(draft, stage, shape)
+    if across:
+        rows, vectors = _tall_tile(m, n, lanes, limits)
     panel = vectors * lanes
     # a block of packed columns takes half of L2, the rows stream past it
     block = max(1, min(limits.l2 // 2 // (min(depth, 512) * itemsize) // panel, 4)) * panel
     pack = _pays_to_pack(draft, stage, shape, m // max(rows, 1))
     steps = depth
-    if depth * block * itemsize > limits.l2:
+    if depth * block * itemsize > limits.l2 or (across and depth > MOST_PAGES):
         if len(shape.steps) == 1:
             steps = 512
         elif pack:
             steps = limits.l2 // 2 // (min(block, n) * itemsize)
     pack_rows = ""
-    if min(block, n) >= 4 * lanes and m > rows and _rows_lie_across(draft, stage, shape):
-        factor = _row_bytes(draft, stage, shape)
+    factor = _row_bytes(draft, stage, shape)
+    little = 2 * rows * itemsize < LINE and factor > limits.l2 // 2  # of a line, from far away
+    if across and little and min(block, n) >= 4 * lanes and m > rows:
         pack_rows = "root" if factor <= limits.l3 // 2 and len(draft.nest.body) == 1 else "tile"
     return Contraction(stage.name, rows, vectors, min(block, n), steps, pack, pack_rows)
+
+
+def _tall_tile(m: int, n: int, lanes: int, limits: Limits) -> tuple[int, int]:
+    """Return the (rows, vectors) with the most rows, evenly: they share cache lines."""
+    vectors = 1 + (n > lanes)
+    most = min(m, MOST_TALL, (limits.registers - 1) // vectors - 1)
+    return -(-m // -(-m // most)), vectors
 
 
 def _tile(m: int, n: int, lanes: int, limits: Limits) -> tuple[float, int, int]:
