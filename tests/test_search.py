@@ -204,7 +204,7 @@ def test_an_interrupt_at_any_moment_keeps_the_best_so_far():
     whole = Watching(Simulated(clock=Clock(), limits=LIMITS))
     budget = replace(SMALL, rounds=2)
     simulate(kernel, Schedule(), budget, watching=whole)
-    begun = 2 + 3  # compile, begin, three samples of the given schedule
+    begun = 2 + 4  # compile, begin, three samples of the given schedule at two places
     for moment in [*range(1, 12), *range(12, whole.calls + 1, 29)]:
         def interrupt(call: int, moment: int = moment) -> None:
             if call == moment:

@@ -250,7 +250,7 @@ class CpuMeasurer:
         nbytes = sum(b.dtype.itemsize * size[3]
                      for b, size in zip((*kernel.inputs, *kernel.outputs), buffers))
         sweep = SWEEP * self.target.limits.l3 if self.cold else 0
-        self._memory = 4 * nbytes + sweep + self.caps.run_bytes
+        self._memory = 6 * nbytes + sweep + self.caps.run_bytes
         patience = self.caps.given_seconds + _moving(kernel)
         answer = self._ask(("begin", self.target.backend, buffers, self.threads, sweep,
                             self.caps.run_bytes), patience)

@@ -12,6 +12,8 @@ from tilewright.search.gate import Entry, Gate, drop
 from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record
 
+SCATTERED = 2e-3  # seconds below which pages matter: samples of a candidate are at several places
+
 
 @dataclass
 class Sampler:
@@ -82,7 +84,9 @@ class Sampler:
         """
         start = self.clock()
         with self.time("sample"):
-            for _ in range(count):
+            for number in range(count):
+                if number and entry.trial.seconds < SCATTERED:
+                    self.measurer.move()
                 sample = self.measurer.sample(entry.handle)
                 if isinstance(sample, Failure):
                     if entry.trial.number:

@@ -30,7 +30,7 @@ from tilewright.worker.values import (
 _ZONE = 64  # bytes after every written buffer that must stay as they are
 _LOOKS = 3  # at how often a short run must repeat to fill a sample
 _SHORT = 2e-3  # seconds below which a run comes first that does not count: the process was asleep
-_LEFT = 512 << 20  # bytes of pages that moved buffers leave taken
+_PLACES, _MOST_PLACED = 3, 1 << 30  # where buffers lie in turns; bytes of all these places
 _PERTURBED = 2  # runs with other last bits, to learn how well-conditioned a kernel is
 _OTHERS, _THREAD = 256 << 20, 80 << 20  # bytes mapped for code; for a thread's stack and arena
 
@@ -73,6 +73,15 @@ class _Buffer:
 
 
 @dataclass
+class _Place:
+    """The memory of a kernel's buffers at one place; all inputs hold the same."""
+
+    inputs: list[_Buffer]
+    outputs: list[_Buffer]
+    workspace: Block | None
+
+
+@dataclass
 class _Linked:
     """A candidate: its code, kept alive, a frame on the buffers, and the runs of one sample."""
 
@@ -97,7 +106,7 @@ class Bench:
         self._wanted: list[np.ndarray] = []
         self._allowed: list[float] = []
         self._ran: set[int] = set()  # candidates that ran on the buffers as they lie
-        self._left: list[Block] = []  # where buffers were
+        self._elsewhere: list[_Place] = []  # where the buffers may be besides
         self._sweeper: _Sweep | None = None
         self._noisy: _Sweep | None = None
         allocator.trim()
@@ -114,7 +123,8 @@ class Bench:
         self._clear()
         self._maker, self._threads = backend(name), threads
         sizes = [count * BY_NAME[dtype].itemsize for _, _, dtype, count in buffers]
-        allow_memory(4 * sum(sizes) + 2 * sweep_bytes + memory + _OTHERS + threads * _THREAD)
+        allow_memory((3 + _PLACES) * sum(sizes) + 2 * sweep_bytes + memory + _OTHERS
+                     + threads * _THREAD)
         rng = np.random.default_rng(0)
         for buffer, kind, dtype, count in buffers:
             made = _allocate(buffer, BY_NAME[dtype], count)
@@ -190,26 +200,30 @@ class Bench:
         return ("samples", spans)
 
     def move(self) -> tuple:
-        """Give the buffers other pages; what they hold stays.
-
-        The pages they leave stay taken, or the next move would come back to them, unless it is
-        much memory.
-        """
-        inputs, outputs = [_moved(b) for b in self._inputs], [_moved(b) for b in self._outputs]
-        old = self._workspace
-        workspace = None if old is None else allocator.block(old.nbytes)
-        self._left += [b.block for b in (*self._inputs, *self._outputs)]
-        self._left += [] if old is None else [old]
-        if sum(block.nbytes for block in self._left) > _LEFT:
-            self._left.clear()
-        self._inputs, self._outputs, self._workspace = inputs, outputs, workspace
-        for i, b in enumerate([*inputs, *outputs]):
+        """Let the buffers be on other pages: at the next of a few places, inputs the same."""
+        here = _Place(self._inputs, self._outputs, self._workspace)
+        if len(self._elsewhere) < _PLACES - 1 and self._room():
+            there = _Place([_moved(b) for b in here.inputs], [_moved(b) for b in here.outputs],
+                           None)
+        elif self._elsewhere:
+            there = self._elsewhere.pop(0)
+        else:
+            return ("moved",)
+        self._elsewhere.append(here)
+        self._inputs, self._outputs, self._workspace = there.inputs, there.outputs, there.workspace
+        for i, b in enumerate([*there.inputs, *there.outputs]):
             self._bases[i] = b.block.address
-        if workspace is not None:
-            workspace.view(np.ndarray)[...] = GARBAGE
-            self._bases[len(self._bases) - 1] = workspace.address
+        if self._workspace is not None:
+            self._bases[len(self._bases) - 1] = self._workspace.address
+        if here.workspace is not None:
+            self._reserve(here.workspace.nbytes - _ZONE)
         self._ran.clear()
         return ("moved",)
+
+    def _room(self) -> bool:
+        """Return whether another place is not too much memory."""
+        blocks = [b.block for b in (*self._inputs, *self._outputs)]
+        return (len(self._elsewhere) + 2) * sum(b.nbytes for b in blocks) <= _MOST_PLACED
 
     def drop(self, handle: int) -> tuple:
         """Forget a candidate and its code."""
