@@ -104,3 +104,12 @@ def test_rows_across_memory_make_tall_tiles(size, rows, pack):
     assert (found.rows, found.vectors, found.pack_rows) == (rows, 2, pack)
     plain = default_recipe(kernel_of(matmul(a, b)), LIMITS).sketches[0]
     assert plain.pack_rows == ""
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_a_scan_of_products_is_no_tile_of_rows_and_columns(size):
+    """Its steps are carried: no factor can be packed over them."""
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, 1, size), dtype=np.float32), rng.random((2, size), dtype=np.float32)
+    found = tw.jit(lambda a, b: tw.cumsum(a * b, axis=-1) + 1)(tw.asarray(a), tw.asarray(b))
+    np.testing.assert_allclose(np.asarray(found), np.cumsum(a * b, axis=-1) + 1, rtol=1e-5)

@@ -44,11 +44,11 @@ class Shape:
 
 
 def analyse(draft: Draft, stage: Stage, limits: Limits) -> Shape | None:
-    """Return the contraction's parts, None where it has no tile of rows and columns.
+    """Return the contraction's parts; None where it has no tile of rows and columns, as in a scan.
 
     The vector axis is the cheapest one; see `_cost`.
     """
-    if not stage.is_contraction or stage.lets:
+    if not stage.is_contraction or stage.lets or stage.axes("carry"):
         return None
     assert stage.state is not None
     loops = draft.own(stage)
