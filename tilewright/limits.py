@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+LINE = 64  # bytes of a cache line; outputs and scratch start at one
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -28,11 +28,7 @@ class Access:
 def accesses(kernel: Kernel, stage: Stage) -> tuple[list[Access], list[Access]]:
     """Return the stage's (loads, stores)."""
     lets = {let.sym.name: symbols_of(let.value) for let in stage.lets}
-    loads = []
-    for value in stage.values:
-        if value.op == "load":
-            buffer, where = value.data
-            loads.append(_access(kernel, buffer, where, lets, bool(value.args), value))
+    loads = [_access(kernel, *value.data, lets, bool(value.args), value) for value in stage.loads]
     stores = [_access(kernel, s.buffer, s.index, lets, bool(s.guard), None) for s in stage.stores]
     return loads, stores
 

@@ -17,8 +17,7 @@ from tilewright.fusion.pull import Puller
 from tilewright.index import Expr, Sym, const, substitute, symbols
 from tilewright.kernel import Axis, Buffer, Kernel, Let, Stage, State, Store
 from tilewright.kernel.value import Value, divides, index, load, postorder, rewrite, test
-
-LINE = 64  # bytes; outputs start at a multiple of it
+from tilewright.limits import LINE
 
 
 class Namer:

@@ -13,6 +13,7 @@ from tilewright.dtypes import bool_
 from tilewright.index import Expr, Sym, as_expr, const, multiple_of, substitute, symbols
 from tilewright.kernel.value import Value, const_number, divides
 from tilewright.kernel.value import test as make_test
+from tilewright.limits import LINE
 from tilewright.lower import scalar
 from tilewright.lower.address import LANE, Addresses
 from tilewright.lower.band import band_of
@@ -24,8 +25,6 @@ from tilewright.lower.regions import (
 )
 from tilewright.lower.transpose import transpose
 from tilewright.program import Builder, Instr, MemRef, Type
-
-LINE = 64  # bytes to which scratch is aligned
 
 
 def _type(x: Instr) -> Type:

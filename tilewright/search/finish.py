@@ -51,7 +51,7 @@ class Finish:
             order = self._heat(ranked, most)
         except KeyboardInterrupt:
             self.record.why = "interrupted"
-            order = [t.number for t in ranked]
+            order = [t.number for t in ranked if t.samples]  # others failed meanwhile
         while order and order[0]:
             number = order.pop(0)
             try:

@@ -14,10 +14,9 @@ from tilewright.actions.access import OPAQUE, accesses, loads_of
 from tilewright.actions.nest import BAND, Nest, base, merge_of, nominal, split_factor
 from tilewright.kernel import Stage
 from tilewright.kernel.value import postorder
-from tilewright.limits import Limits
+from tilewright.limits import LINE, Limits
 from tilewright.lower.regions import users
 
-LINE = 64
 NEAR, FAR, MEMORY = 1.5, 3.0, 6.0  # cycles of a line from L2, from L3, from memory
 SHORT_RUN = 4  # lines in a row below which prefetching fails
 ALIAS, WAYS = 4096, 8  # bytes apart, and how many such lines the first cache holds

@@ -18,9 +18,8 @@ from tilewright.actions.sketches.base import Sketch
 from tilewright.actions.sketches.draft import Draft
 from tilewright.errors import Illegal
 from tilewright.kernel import Stage
-from tilewright.limits import Limits
+from tilewright.limits import LINE, Limits
 
-LINE = 64  # bytes
 MOST_TALL = 16  # rows
 MOST_PAGES = 1024  # that steps of rows across memory may walk before they come back
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tilewright.backends.llvm.types import MEMORY, constant, memory, register, suffix
 from tilewright.backends.llvm.writer import STREAM, Emitter, Writer
+from tilewright.limits import LINE
 from tilewright.program.ir import BOOL, Instr, MemRef, Type
-
-LINE = 64
 
 
 def _zero(type_: Type) -> str:
