@@ -16,6 +16,7 @@ from tilewright.errors import BackendError, Illegal
 from tilewright.kernel import Kernel
 from tilewright.limits import Limits
 from tilewright.search.candidates import Candidate, Move, forms, moves, pairs, starts
+from tilewright.search.cross import crossings
 from tilewright.search.decide import Rules, progressed
 from tilewright.search.finish import SETTLE, Finish
 from tilewright.search.gate import Entry, Gate, drop
@@ -146,7 +147,9 @@ class Search:
         self.reserve = min(most, RESERVE * self.budget.seconds)
 
     def _moves(self, beam: list[int], wide: bool) -> Iterator[tuple[Move, int]] | None:
-        """Return what to try next: moves of new entries; if `wide`, pairs of the first ones'.
+        """Return what to try next: moves of new entries; if `wide`, more of the first ones'.
+
+        These are crossings with others that are nearly as fast, and pairs of moves.
 
         None where there is nothing.
         """
@@ -157,9 +160,17 @@ class Search:
         self.widened.update(first)
         if not fresh and not first and not self.cut:
             return None
+        crossed = ((move, n) for n in first for move in self._crossings(n))
         new = ((move, n) for numbers, of in ((fresh, moves), (first, pairs)) for n in numbers
                for move in of(self.gate.entries[n].candidate, self.limits))
-        return chain(new, self.rest)
+        return chain(crossed, new, self.rest)
+
+    def _crossings(self, number: int) -> Iterator[Move]:
+        """Return crossings of an entry with those that are nearly as fast."""
+        entries, seconds = self.gate.entries, self.record.trials[number].seconds
+        others = [(entries[t.number].candidate, t.seconds) for t in self._timed()
+                  if t.number != number and t.seconds <= (1 + self.rules.near) * seconds]
+        return crossings(entries[number].candidate, seconds, others, self.limits)
 
     def _left(self) -> float:
         return self.budget.seconds - (self.clock() - self.began)

@@ -29,6 +29,7 @@ class Candidate:
     """A form of the kernel and a schedule of it.
 
     `recipe` holds the parameters that made the schedule's first actions; `extra` follow them.
+    `expected` are seconds, where measurements tell them; 0 leaves it to the models.
     """
 
     alternative: int  # 0: the kernel itself; n: the n-th of its alternatives
@@ -38,6 +39,7 @@ class Candidate:
     extra: tuple[Action, ...] = ()
     label: str = field(default="", compare=False)
     built: Nest | None = field(default=None, repr=False, compare=False)  # where it is at hand
+    expected: float = field(default=0.0, compare=False)
 
     def nest(self) -> Nest:
         """Return the loops. Raises Illegal where an action does not apply."""
@@ -65,7 +67,7 @@ def starts(kernel: Kernel, limits: Limits, sketches: str = "default") -> Iterato
             recipe = default_recipe(form, limits)
             if sketches == "bare":
                 recipe = bare(recipe, form, limits)
-            yield _with_recipe(plain, recipe, f"{sketches} sketches", limits)
+            yield with_recipe(plain, recipe, f"{sketches} sketches", limits)
 
 
 def bare(recipe: Recipe, kernel: Kernel, limits: Limits) -> Recipe:
@@ -111,7 +113,7 @@ def moves(candidate: Candidate, limits: Limits) -> Iterator[Move]:
     if candidate.recipe is not None:
         for recipe in (*near(candidate.recipe, candidate.kernel, limits),
                        *full_tiles(candidate.recipe, limits)):
-            yield _with_recipe(candidate, recipe, _difference(candidate.recipe, recipe), limits)
+            yield with_recipe(candidate, recipe, difference(candidate.recipe, recipe), limits)
     yield from _single_actions(candidate, limits)
 
 
@@ -125,7 +127,7 @@ def pairs(candidate: Candidate, limits: Limits) -> Iterator[Move]:
         return
     singles = near(first, candidate.kernel, limits)
     for one in singles:
-        moved = _with_recipe(candidate, one, _difference(first, one), limits)
+        moved = with_recipe(candidate, one, difference(first, one), limits)
         if isinstance(moved, Candidate):
             for move in _single_actions(moved, limits):
                 if isinstance(move, Candidate):
@@ -139,7 +141,7 @@ def pairs(candidate: Candidate, limits: Limits) -> Iterator[Move]:
         for two in found:
             if str(two) not in met:
                 met.add(str(two))
-                yield _with_recipe(candidate, two, _difference(first, two), limits)
+                yield with_recipe(candidate, two, difference(first, two), limits)
 
 
 def near(recipe: Recipe, kernel: Kernel, limits: Limits) -> list[Recipe]:
@@ -205,7 +207,8 @@ def _step_on(before: int, after: int, steps: int) -> int:
     return before + (after - before) * steps
 
 
-def _with_recipe(candidate: Candidate, recipe: Recipe, label: str, limits: Limits) -> Move:
+def with_recipe(candidate: Candidate, recipe: Recipe, label: str, limits: Limits) -> Move:
+    """Return the candidate with another recipe under its own extra actions."""
     try:
         draft = recipe.draft(candidate.kernel, limits)
         for action in candidate.extra:
@@ -213,7 +216,7 @@ def _with_recipe(candidate: Candidate, recipe: Recipe, label: str, limits: Limit
     except Illegal as reason:
         return label, str(reason)
     return replace(candidate, schedule=draft.schedule, recipe=recipe, label=label,
-                   built=draft.nest)
+                   built=draft.nest, expected=0.0)
 
 
 def _single_actions(candidate: Candidate, limits: Limits) -> Iterator[Move]:
@@ -229,10 +232,11 @@ def _single_actions(candidate: Candidate, limits: Limits) -> Iterator[Move]:
                 yield label, str(reason)
                 continue
             yield replace(candidate, schedule=candidate.schedule.then(action),
-                          extra=(*candidate.extra, action), label=label, built=after)
+                          extra=(*candidate.extra, action), label=label, built=after,
+                          expected=0.0)
 
 
-def _difference(old: Recipe, new: Recipe) -> str:
+def difference(old: Recipe, new: Recipe) -> str:
     """Return what a move changed, as text."""
     before, after = str(old).split("; "), str(new).split("; ")
     changed = [a for a in after if a not in before]

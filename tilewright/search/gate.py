@@ -189,6 +189,8 @@ class Gate:
 
     def _expected(self, entry: Entry) -> float:
         """Return the seconds that the model's cycles stand for: the mean by ratio of `_against`."""
+        if entry.candidate.expected:
+            return entry.candidate.expected
         found = self._against(entry)
         return prod(found) ** (1 / len(found)) if found else entry.trial.cycles or entry.guess
 
