@@ -92,7 +92,7 @@ def measure(case: Case, threads: int, beam: int, seconds: float) -> dict[str, An
 @click.option("--filter", "words", default="")
 @click.option("--threads", default=1, show_default=True)
 @click.option("--beam", default=4, show_default=True)
-@click.option("--seconds", default=16.0, show_default=True, help="For the search of each case.")
+@click.option("--seconds", default=14.5, show_default=True, help="For the search of each case.")
 @click.option("--json", "out", type=click.Path(path_type=Path))
 @click.option("--inside", hidden=True)
 def main(words: str, threads: int, beam: int, seconds: float, out: Path | None, inside: str | None

@@ -153,16 +153,18 @@ def test_failures_have_fates_and_never_win(mishap):
     assert record.best.seconds == pytest.approx(1e-5)
 
 
-def test_a_hundred_times_slower_costs_one_sample():
+@pytest.mark.parametrize("seconds, samples", [(1e-5, 2), (1e-3, 1)])
+def test_a_hundred_times_slower_costs_one_sample_or_two_short_ones(seconds, samples):
     kernel = addition(64, 64)
     seen: list[str] = []
 
     def behave(source: str) -> str:
         seen.append(source)
         return "" if source == seen[0] else "slow"
-    record = simulate(kernel, behave=behave, cost=lambda source: 1e-5)
+    record = simulate(kernel, budget=replace(SMALL, seconds=100.0), behave=behave,
+                      cost=lambda source: seconds)
     slow = [t for t in record.trials if t.fate == "slow"]
-    assert slow and all(len(t.samples) == 1 for t in slow)
+    assert slow and all(len(t.samples) == samples for t in slow)
     assert record.winner == 0
 
 

@@ -106,7 +106,7 @@ class CompiledKernel:
                               self.built.alternative)
         return self._checked("with_schedule", built)
 
-    def search(self, beam: int = 4, seconds: float = 16.0, seed: int = 0, caches: str = "plan"
+    def search(self, beam: int = 4, seconds: float = 14.5, seed: int = 0, caches: str = "plan"
                ) -> Record:
         """Return the record of a search for a faster schedule, starting from this one.
 

@@ -28,10 +28,12 @@ BATCH = 8  # sources compiled between two looks at the clock
 IDLE = 16  # candidates in a row, in whole batches, without a new fastest that end a round
 RESERVE = 0.12  # share of the budget that is kept for the last comparisons, at most
 JUDGE = 0.05  # share of the budget for telling two candidates apart after a round
-EFFORT = 0.15  # share of the budget for a round's nests; and for its runs, after a dry round
+NESTS = 0.08  # share of the budget for making a round's nests, at most
+EFFORT = 0.15  # share of the budget for a round's code and runs after a dry one, at least
+PATIENCE = 0.05  # and after one with progress
 LONG = 0.002  # share of the budget above which one run is sampled sparingly
 SHORT = 0.0002  # and below which it has as many samples again where it is close to the best
-FINALISTS = 2  # times the beam that take part in the last heat
+FINALISTS = 6  # times the beam that take part in the last heat
 WIDE = 2  # first entries of the beam of which pairs of moves are tried
 SPENT = "the budget was spent"
 
@@ -49,7 +51,7 @@ class Budget:
     """
 
     beam: int = 4
-    seconds: float = 16.0
+    seconds: float = 14.5
     per_round: int = 32
     rounds: int = 12
     slack: float = 4.0
@@ -107,7 +109,7 @@ class Search:
             if found is None:
                 self.record.why = "every move from the beam was tried"
                 return
-            self._round(number, found, EFFORT * self.budget.seconds if dry else 0.0)
+            self._round(number, found, (EFFORT if dry else PATIENCE) * self.budget.seconds)
             progress, decision = self._judge(beam[0], number)
             beam = self._best()
             self._close_round(number, beam, decision)
@@ -189,9 +191,9 @@ class Search:
         Ends with the budget; and, once it took the seconds of its `effort`, with the round's share
         or after many without a new fastest.
         """
-        patient = self.clock() + effort
         with self.sampler.time("lower"):
             waiting = self.gate.order(self._for_a_while(found), number)
+        patient = self.clock() + effort
         taken = idle = 0
         while waiting and not self._spent():
             enough = self.clock() >= patient
@@ -212,7 +214,7 @@ class Search:
 
     def _for_a_while(self, found: Iterator[tuple[Move, int]]) -> Iterator[tuple[Move, int]]:
         """Yield moves until their nests took a share of the budget: the fastest entry's first."""
-        end = self.clock() + EFFORT * self.budget.seconds
+        end = self.clock() + NESTS * self.budget.seconds
         self.cut, self.rest = False, iter(())
         for move in found:
             yield move
@@ -231,19 +233,21 @@ class Search:
         with self.sampler.time("compile"):
             codes = self.measurer.compile([e.source for e in batch])
         self.record.counts["compiled"] += len(batch)
+        best = min(t.seconds for t in self.record.trials)
         for entry, code in zip(batch, codes):
-            self._take_code(entry, code)
+            self._take_code(entry, code, best)
             if self.watch is not None:
                 self.watch(self.record)
+        self.sampler.settle(batch)
 
-    def _take_code(self, entry: Entry, code: bytes | Failure) -> None:
+    def _take_code(self, entry: Entry, code: bytes | Failure, best: float) -> None:
         if isinstance(code, Failure):
             drop(entry.trial, code.kind, code.reason)
         elif self.gate.new_object(entry, code):
             if self._spent():
                 drop(entry.trial, "untried", SPENT)
             else:
-                self.sampler.try_out(entry, code)
+                self.sampler.try_out(entry, code, best)
 
     # -- decisions ---------------------------------------------------------------------------
 

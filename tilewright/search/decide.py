@@ -34,8 +34,8 @@ class Rules:
     last: int = 201
     near: float = 0.1
     heat: int = 3
-    places: int = 3
-    dry_rounds: int = 2
+    places: int = 5
+    dry_rounds: int = 3
     noisy: float = 0.1
 
     def against(self, noise: float) -> Rules:

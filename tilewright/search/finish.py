@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from tilewright.errors import BackendError
 from tilewright.search.decide import FEW, Rules, Verdict, slower_quartile, typical, verdict
@@ -20,6 +21,7 @@ from tilewright.search.sampler import Sampler
 PATIENCE = 0.5  # seconds for the last comparison after Ctrl-C
 HEAT = 0.5  # share of the reserve that the last heat may take
 SETTLE = 0.01  # share of the budget that turns at one place last, where samples are short
+FINAL = 4  # of the last heat are at every place, at least
 MOST_TURNS = 10  # times the rule's, however short
 
 
@@ -78,16 +80,20 @@ class Finish:
         return found, fast / slow, 0.0, math.inf
 
     def _heat(self, ranked: Sequence[Trial], most: int) -> list[int]:
-        """Return the fastest in the order of samples taken in turns at several places."""
+        """Return the fastest in the order of samples taken in turns at several places.
+
+        After each place the slower half is out, as long as more than `FINAL` are in.
+        """
         if not ranked or self.record.why == "interrupted":
             return [t.number for t in ranked]
-        best = ranked[0].seconds
+        best = median(ranked[0].samples)  # its least may be luck
         near = [t.number for t in ranked if t.seconds <= (1 + self.rules.near) * best]
         each = best * self.rules.heat * self.rules.places
         near = near[:min(most, int(HEAT * self.reserve / each))]
         if len(near) < 2:
             return [t.number for t in ranked]
         taken: dict[int, list[float]] = {n: [] for n in near}
+        order: list[int] = []  # the last first
         for place in range(self.rules.places):
             if place:
                 if self._over():
@@ -98,10 +104,18 @@ class Finish:
                     del taken[n]
                 else:
                     taken[n].append(seconds)
+            slowest = self._ordered(taken)[max(FINAL, (len(taken) + 1) // 2):]
+            order += reversed(slowest)
+            for n in slowest:
+                del taken[n]
+        order += reversed(self._ordered(taken))
+        return order[::-1] + [t.number for t in ranked if t.number not in near]
+
+    def _ordered(self, taken: dict[int, list[float]]) -> list[int]:
+        """Return the fastest first; of equals, the simplest."""
         times = {n: sum(s) / len(s) for n, s in taken.items()}
         level = (1 + self.rules.least_share / 2) * min(times.values(), default=0.0)
-        order = sorted(times, key=lambda n: (max(times[n], level), n))  # of equals, the simplest
-        return order + [t.number for t in ranked if t.number not in near]
+        return sorted(times, key=lambda n: (max(times[n], level), n))
 
     def _turns(self, entries: list[int]) -> dict[int, float | None]:
         """Return what each took in samples taken in turns; None where one failed."""
@@ -119,7 +133,7 @@ class Finish:
                 else:
                     found[n] = None
                     del taken[n]
-        return found | {n: typical(s) for n, s in taken.items()}
+        return found | {n: median(s) for n, s in taken.items()}
 
     def _over(self) -> bool:
         """Return whether only what the last comparison needs is left."""

@@ -89,7 +89,8 @@ class Gate:
     def order(self, found: Iterable[tuple[Move, int]], round_: int) -> list[Entry]:
         """Return the entries of what was not met before, the most promising nests first.
 
-        The kernel's forms take turns: the model orders nests of one form.
+        The kernel's forms take turns, as the models order nests of one form; and in each form what
+        measurements put in order, with what the models do.
         """
         fresh = []
         for move, parent in found:
@@ -103,11 +104,12 @@ class Gate:
             if self.place(entry):
                 entry.trial.expected = self._expected(entry)
                 fresh.append(entry)
-        ranks: Counter[int] = Counter()
+        ranks: Counter[tuple[int, bool]] = Counter()
         turn: dict[int, int] = {}
         for entry in sorted(fresh, key=_promise):
-            ranks[entry.trial.alternative] += 1
-            turn[entry.trial.number] = ranks[entry.trial.alternative]
+            kind = entry.trial.alternative, entry.candidate.expected > 0
+            ranks[kind] += 1
+            turn[entry.trial.number] = ranks[kind]
         return sorted(fresh, key=lambda e: (turn[e.trial.number], *_promise(e)))
 
     def batch(self, waiting: list[Entry], count: int, round_: int) -> list[Entry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -45,25 +45,54 @@ class Sampler:
         finally:
             self.record.seconds[name] = self.record.seconds.get(name, 0.0) + self.clock() - start
 
-    def try_out(self, entry: Entry, code: bytes) -> None:
-        """Link a candidate and sample it, once if that is enough to see that it loses."""
+    def try_out(self, entry: Entry, code: bytes, best: float) -> None:
+        """Link a candidate and take one sample: enough to see that it loses against `best` seconds.
+
+        Where that is short a second one is taken, as something else may have been running.
+        """
         with self.time("link"):
             handle = self.measurer.link(entry.code(code))
         if isinstance(handle, Failure):
             drop(entry.trial, handle.kind, handle.reason)
             return
         entry.handle = handle
-        best = min(t.seconds for t in self.record.trials)
         if not self.take(entry, 1):
             return
         self.record.counts["timed"] += 1
         self.gate.timed.append(entry)
-        if drop_early(entry.trial.seconds, best, self.rules):
-            drop(entry.trial, "slow",
-                 f"{entry.trial.seconds / best:.1f} times the best after one sample")
-            return
         entry.trial.fate = "timed"
-        self.take(entry, self._more(entry, best))
+        while drop_early(entry.trial.seconds, best, self.rules):
+            if len(entry.trial.samples) == 2 or entry.trial.seconds > self.short:
+                drop(entry.trial, "slow", f"{entry.trial.seconds / best:.1f} times the best")
+                return
+            if not self.take(entry, 1):
+                return
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Give those that are still in their other samples, in turns: speed drifts for all alike.
+
+        Where pages matter each turn is at another place.
+        """
+        best = min(t.seconds for t in self.record.trials)
+        left = {e.trial.number: (e, self._more(e, best)) for e in entries
+                if e.trial.fate == "timed"}
+        turn = 0
+        while left:
+            if any(e.trial.seconds < SCATTERED for e, _ in left.values()):
+                self.measurer.move()
+            for number in sorted(left, reverse=turn % 2 > 0):
+                entry, more = left.pop(number)
+                if more > 0 and self.take(entry, 1) and more > 1:
+                    left[number] = entry, more - 1
+            turn += 1
+        self._lost(entries)
+
+    def _lost(self, entries: Sequence[Entry]) -> None:
+        """Drop those that others of the same batch leave far behind."""
+        best = min(t.seconds for t in self.record.trials)
+        for entry in entries:
+            if entry.trial.fate == "timed" and drop_early(entry.trial.seconds, best, self.rules):
+                drop(entry.trial, "slow", f"{entry.trial.seconds / best:.1f} times the best")
 
     def _more(self, entry: Entry, best: float) -> int:
         """Return how many more samples an entry is worth: few where they take long, or lost.
@@ -74,8 +103,10 @@ class Sampler:
         close = seconds < (1 + self.rules.near) * best or entry.trial.round == 0
         if seconds > self.long:
             return 1 if close else 0
+        if drop_early(seconds, best, self.rules):
+            return 0
         twice = close and seconds < self.short and not self.spent()
-        return (2 if twice else 1) * samples - 1
+        return (2 if twice else 1) * samples - len(entry.trial.samples)
 
     def take(self, entry: Entry, count: int) -> bool:
         """Add samples to an entry; False, with its fate, where it failed.

@@ -111,7 +111,7 @@ def _print(report: Report, console: Console) -> None:
               help="Time for each case and peer.")
 @click.option("--beam", default=0, metavar="N", type=click.IntRange(0),
               help="Search each case with beams of N, and time what was found too.")
-@click.option("--search-seconds", default=16.0, show_default=True,
+@click.option("--search-seconds", default=14.5, show_default=True,
               type=click.FloatRange(0, min_open=True), help="Time for the search of each case.")
 @click.option("--keep-records", is_flag=True,
               help="Record what is found, and use what was recorded.")
