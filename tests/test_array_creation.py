@@ -1,11 +1,14 @@
 """Creation and dtype functions, against NumPy."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright as tw
+from tilewright.limits import LINE
 
 
 def test_default_dtypes():
@@ -121,3 +124,12 @@ def test_other_objects():
     assert tw.asarray(range(3)).tolist() == [0, 1, 2]
     assert tw.asarray(np.arange(3).astype(">i4")).tolist() == [0, 1, 2]
     assert tw.asarray(np.arange(6).reshape(2, 3).T).tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (33, 7), (1024, 1024)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+def test_copies_start_at_a_cache_line(shape, dtype):
+    a = np.asarray(np.ones(shape), dtype)
+    assert np.array_equal(tw.asarray(a).numpy(), a)
+    for t in (tw.asarray(a), pickle.loads(pickle.dumps(tw.asarray(a)))):
+        assert t._storage().address % LINE == 0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.array import build as b
-from tilewright.array.tensor import Tensor, check_device, from_numpy
+from tilewright.array.tensor import Tensor, check_device, copied, from_numpy
 from tilewright.dtypes import DType, as_dtype, bool_, float32, float64, int64, promote
 from tilewright.errors import DTypeError, ShapeError
 from tilewright.graph import Node
@@ -143,7 +143,7 @@ def _from_array(array: np.ndarray, dtype: DType | None) -> Tensor:
     if dtype is None:
         dtype = as_dtype(array.dtype.newbyteorder("="))
     with np.errstate(over="ignore", invalid="ignore"):
-        return from_numpy(np.array(array, dtype=dtype.numpy, order="C", copy=True), dtype)
+        return copied(array, dtype)
 
 
 def asarray(obj: ArrayLike, /, dtype: Any = None, *, device: str | None = None,

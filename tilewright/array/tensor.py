@@ -20,6 +20,7 @@ from tilewright.dtypes import DType
 from tilewright.errors import DTypeError, ShapeError, TraceError
 from tilewright.graph import Node, buffer
 from tilewright.plan.realize import realize as compute
+from tilewright.runtime.memory import allocator
 from tilewright.runtime.storage import Storage
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class Tensor(DeclaredMethods):
         return values.__dlpack__(max_version=(max_version[0], max_version[1]))
 
     def __reduce__(self) -> tuple:
-        return from_numpy, (np.array(self.numpy()), self.dtype)
+        return copied, (np.array(self.numpy()), self.dtype)
 
     def __copy__(self) -> Tensor:
         return Tensor(self._node, self._weak)
@@ -249,6 +250,11 @@ def check_device(name: str, device: object) -> None:
 def from_numpy(array: np.ndarray, dtype: DType) -> Tensor:
     """Wrap a C-contiguous array of `dtype` that nobody writes to; no copy."""
     return Tensor(buffer(Storage(array, dtype), array.shape, dtype))
+
+
+def copied(array: np.ndarray, dtype: DType) -> Tensor:
+    """Return a tensor with an array's values, converted to `dtype`, in memory of its own."""
+    return Tensor(buffer(allocator.copy(array, dtype), array.shape, dtype))
 
 
 def realize(tensors: Iterable[Tensor]) -> None:

@@ -31,6 +31,7 @@ from tilewright.jit.places import MISSING, same_value
 from tilewright.jit.structure import Structure, assemble, is_namedtuple
 from tilewright.jit.trace import Hole, Traced, trace_lock
 from tilewright.random import GENERATOR
+from tilewright.runtime.memory import allocator
 from tilewright.runtime.storage import Storage
 
 MISS: Any = type("Miss", (), {})()
@@ -65,7 +66,7 @@ def same_static(found: Any, expected: Any) -> bool:
 def own(storage: Storage, arrays: Sequence[Any]) -> Storage:
     """Return `storage`, copied if it shares memory with one of the caller's NumPy arrays."""
     if any(np.may_share_memory(storage.array, a) for a in arrays):
-        return Storage(storage.array.copy(), storage.dtype)
+        return allocator.copy(storage.array, storage.dtype)
     return storage
 
 

@@ -113,6 +113,16 @@ class Allocator:
         block = self._block(size_class(prod(shape) * kind.itemsize), shape, kind)
         return Storage(block.view(np.ndarray), dtype, block.address)
 
+    def copy(self, array: np.ndarray, dtype: DType) -> Storage:
+        """Return a storage with the values of an array of any strides, converted to `dtype`.
+
+        NumPy's own memory starts 16 bytes after a line, so that each vector of 64 bytes that is
+        loaded from it takes two: this starts at one.
+        """
+        storage = self.empty(array.shape, dtype)
+        np.copyto(storage.array, array, casting="unsafe")
+        return storage
+
     def _block(self, nbytes: int, shape: tuple[int, ...], kind: np.dtype) -> Block:
         with self._lock:
             if self._released:

@@ -172,7 +172,7 @@ class Torch(Library):
         self.xp.set_num_threads(threads)
 
     def asarray(self, array: np.ndarray) -> Any:
-        return self.xp.from_numpy(array)
+        return self.xp.from_numpy(array).clone()  # in its own memory, aligned as it likes
 
     def compile(self, function: Callable[..., Any]) -> Compiled:
         return self.xp.inference_mode()(function)
