@@ -28,13 +28,13 @@ BATCH = 8  # sources compiled between two looks at the clock
 IDLE = 16  # candidates in a row, in whole batches, without a new fastest that end a round
 RESERVE = 0.12  # share of the budget that is kept for the last comparisons, at most
 JUDGE = 0.05  # share of the budget for telling two candidates apart after a round
-NESTS = 0.08  # share of the budget for making a round's nests, at most
+NESTS = 0.05  # share of the budget for making a round's nests, at most
 EFFORT = 0.15  # share of the budget for a round's code and runs after a dry one, at least
 PATIENCE = 0.05  # and after one with progress
 LONG = 0.002  # share of the budget above which one run is sampled sparingly
 SHORT = 0.0002  # and below which it has as many samples again where it is close to the best
 FINALISTS = 6  # times the beam that take part in the last heat
-WIDE = 2  # first entries of the beam of which pairs of moves are tried
+WIDE = 2  # entries of the beam that a round crosses, and of which it tries pairs of moves
 SPENT = "the budget was spent"
 
 
@@ -149,20 +149,22 @@ class Search:
         self.reserve = min(most, RESERVE * self.budget.seconds)
 
     def _moves(self, beam: list[int], wide: bool) -> Iterator[tuple[Move, int]] | None:
-        """Return what to try next: moves of new entries; if `wide`, more of the first ones'.
+        """Return what to try next: moves of new entries; if `wide`, or there are none, more.
 
-        These are crossings with others that are nearly as fast, and pairs of moves.
+        These are crossings of the first entries with others that are nearly as fast, and pairs of
+        moves of the first that had none yet.
 
         None where there is nothing.
         """
         fresh = [n for n in beam if n not in self.expanded]
-        first = [n for n in beam[:WIDE] if n not in self.widened and (wide or not fresh)
-                 and self.gate.entries[n].candidate.recipe is not None]
+        wide = wide or not fresh
+        first = [n for n in beam if wide and n not in self.widened
+                 and self.gate.entries[n].candidate.recipe is not None][:WIDE]
         self.expanded.update(fresh)
         self.widened.update(first)
         if not fresh and not first and not self.cut:
             return None
-        crossed = ((move, n) for n in first for move in self._crossings(n))
+        crossed = ((move, n) for n in beam[:WIDE] if wide for move in self._crossings(n))
         new = ((move, n) for numbers, of in ((fresh, moves), (first, pairs)) for n in numbers
                for move in of(self.gate.entries[n].candidate, self.limits))
         return chain(crossed, new, self.rest)
