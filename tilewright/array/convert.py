@@ -153,6 +153,8 @@ def asarray(obj: ArrayLike, /, dtype: Any = None, *, device: str | None = None,
     Values are copied (later changes of a NumPy array do not reach the tensor), except with
     ``copy=False``, which shares the memory of a C-contiguous NumPy array and raises ValueError
     where it cannot; then the array must not be changed while tensors made from it are in use.
+    Copies start at a cache line. NumPy's memory often does not, and kernels on what is shared, or
+    on arrays that are passed to a jitted function, may take a third longer where a cache holds it.
     Python floats become ``float32``, Python integers ``int64``; NumPy data keeps its dtype.
     """
     check_device("asarray", device)
