@@ -99,6 +99,24 @@ def test_a_plan_of_recorded_kernels_is_not_timed():
         tuner.attend(plan, inputs)  # one of them is new
 
 
+def test_a_plan_of_skipped_kernels_is_not_timed_again():
+    device = SimulatedDevice()
+    plan, inputs = summed(cache := KernelCache(), device)
+    tuner_for(device, cache, skip_under=1.0).attend(plan, inputs)
+    assert not device.searches and entry(next(iter(plan.built.values()))) is None
+    usages = device.usages
+    device.usages = None  # not to be asked
+    plan, inputs = summed(cache := KernelCache())
+    tuner = tuner_for(device, cache, skip_under=1.0)
+    tuner.attend(plan, inputs)
+    assert [r.fate for r in tuner.results] == ["short"]
+    device.usages = usages
+    plan, inputs = summed(cache := KernelCache())
+    tuner = tuner_for(device, cache)  # now it is worth one: it is timed in the plan first
+    tuner.attend(plan, inputs)
+    assert [r.fate for r in tuner.results] == ["faster"] and len(device.searches) == 1
+
+
 def test_again_searches_what_is_recorded():
     cache, device = KernelCache(), SimulatedDevice()
     plan, inputs = summed(cache, device)

@@ -12,6 +12,7 @@ from tilewright.search.keys import Key, code_version
 from tilewright.search.record import Record, Trial
 from tilewright.search.records import FILE, Records
 
+SKIPPED = "skipped"  # the fate of the schedule of a kernel that was not searched
 _NOTHING = Path()
 _TOLD = frozenset(("slow", "timed", "compile_error", "timeout", "crash", "memory", "wrong"))
 
@@ -77,3 +78,18 @@ def keep(records: Records, key: Key, name: str, record: Record, chosen: Trial) -
     records.add_timings(key, code, [
         Timing(t.alternative, t.schedule, t.fate, t.reason, t.seconds if t.samples else None,
                t.spread, len(t.samples)) for t in record.trials if t.fate in _TOLD])
+
+
+def note_skipped(records: Records, key: Key, alternative: int, schedule: str, reason: str,
+                 seconds: float) -> None:
+    """Record what a kernel takes that was not worth a search, so that it is not timed again."""
+    records.add_timings(key, code_version(), [
+        Timing(alternative, schedule, SKIPPED, reason, seconds, 0.0, 1)])
+
+
+def skipped_seconds(records: Records, key: Key) -> float | None:
+    """Return what such a kernel takes, by this code; None where that is not recorded."""
+    for timing in records.timings(key).get(code_version(), ()):
+        if timing.fate == SKIPPED:
+            return timing.seconds
+    return None

@@ -25,7 +25,7 @@ from tilewright.config import Config, Tune, using
 from tilewright.plan.kernels import Built, KernelCache, Target, Work, build, kernel_cache
 from tilewright.plan.naming import kernel_name
 from tilewright.plan.progress import Display, display_for
-from tilewright.plan.recorded import keep, key_of, opened
+from tilewright.plan.recorded import keep, key_of, note_skipped, opened, skipped_seconds
 from tilewright.plan.usage import Device, Pair, Usage
 from tilewright.runtime.storage import Storage
 from tilewright.search.beam import Budget, search
@@ -133,11 +133,13 @@ class Tuner:
         self.closed = True
 
     def _usages(self, plan: Plan, inputs: Sequence[Storage]) -> list[Usage]:
-        """Return the plan's kernels with their times: those of records, if every kernel has one."""
+        """Return the plan's kernels with their times: those of records, if none has to be searched.
+        """
         if not self.tune.again:
-            known = [(b, self._fresh(b)) for b in plan.built.values()]
-            if all(entry is not None for _, entry in known):
-                return [Usage(b, 1, e.seconds, self.device.alone) for b, e in known if e]
+            known = [(b, self._seconds(b)) for b in plan.built.values()]
+            usages = [Usage(b, 1, s, self.device.alone) for b, s in known if s is not None]
+            if len(usages) == len(known) and all(map(self._reason, usages)):
+                return usages
         try:
             return self.device.usages(plan, inputs)
         except Exception as error:  # a plan that ran once must not fail for being timed
@@ -199,8 +201,18 @@ class Tuner:
             return "near limit", f"{min(share, 1.0):.0%} of what the machine can do"
         return None
 
+    def _seconds(self, built: Built) -> float | None:
+        """Return what a kernel takes by its record, or by a note that it was not worth one."""
+        entry = self._fresh(built)
+        return entry.seconds if entry is not None else \
+            skipped_seconds(self._records(built), self._key(built))
+
     def _note(self, usage: Usage, fate: str, reason: str, whole: float) -> None:
-        self.results.append(Result(usage.built, kernel_name(usage.built.kernel), fate, reason,
+        built = usage.built
+        if fate in ("short", "near limit") and self._seconds(built) is None:
+            note_skipped(self._records(built), self._key(built), built.alternative,
+                         str(built.schedule), reason, usage.each)
+        self.results.append(Result(built, kernel_name(built.kernel), fate, reason,
                                    usage.seconds / whole, usage.each, usage.each))
 
     # -- one kernel ------------------------------------------------------------------------
