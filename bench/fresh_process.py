@@ -27,6 +27,7 @@ from tilewright.cli.bench.cases import Case, kernels, select
 from tilewright.cli.bench.libraries import Tilewright
 from tilewright.cli.bench.measure import compare, geometric_mean
 from tilewright.config import using
+from tilewright.search import Budget
 
 WORSE = 1.02  # times the default's seconds that are too much
 SECONDS = 2.0  # of timing in turns
@@ -92,7 +93,8 @@ def measure(case: Case, threads: int, beam: int, seconds: float) -> dict[str, An
 @click.option("--filter", "words", default="")
 @click.option("--threads", default=1, show_default=True)
 @click.option("--beam", default=4, show_default=True)
-@click.option("--seconds", default=14.5, show_default=True, help="For the search of each case.")
+@click.option("--seconds", default=Budget.seconds, show_default=True,
+              help="For the search of each case.")
 @click.option("--json", "out", type=click.Path(path_type=Path))
 @click.option("--inside", hidden=True)
 def main(words: str, threads: int, beam: int, seconds: float, out: Path | None, inside: str | None

@@ -269,7 +269,7 @@ def main() -> None:
     parser.add_argument("--filter", default="")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=14.5)
+    parser.add_argument("--seconds", type=float, default=Budget.seconds)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)

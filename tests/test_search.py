@@ -201,6 +201,14 @@ def test_seconds_are_kept(seconds, slow):
     assert record.seconds["total"] >= 0.5 * seconds or "budget" not in record.why
 
 
+@pytest.mark.parametrize("share", [0.02, 0.04])
+def test_seconds_are_kept_where_a_batch_takes_a_good_share(share):
+    """Eight candidates' second samples, or a few pairs after the round, would be beyond them."""
+    record = simulate(product(64, 64, 64), budget=Budget(seconds=1.0),
+                      cost=lambda source: share + 1e-4 * number_of(source, 1))
+    assert record.seconds["total"] <= 1.1
+
+
 def test_an_interrupt_at_any_moment_keeps_the_best_so_far():
     kernel = product(64, 64, 64)
     whole = Watching(Simulated(clock=Clock(), limits=LIMITS))

@@ -23,6 +23,7 @@ from tilewright.plan.plan import Plan
 from tilewright.plan.scratch import Bench, difference, tolerance
 from tilewright.plan.tuning import Tuner
 from tilewright.program import Program
+from tilewright.search import Budget
 from tilewright.search.record import Record
 
 
@@ -106,8 +107,8 @@ class CompiledKernel:
                               self.built.alternative)
         return self._checked("with_schedule", built)
 
-    def search(self, beam: int = 4, seconds: float = 14.5, seed: int = 0, caches: str = "plan"
-               ) -> Record:
+    def search(self, beam: int = 4, seconds: float = Budget.seconds, seed: int = 0,
+               caches: str = "plan") -> Record:
         """Return the record of a search for a faster schedule, starting from this one.
 
         `caches` is their state when candidates are timed: see `Tune`. The winner is recorded and

@@ -29,8 +29,8 @@ IDLE = 16  # candidates in a row, in whole batches, without a new fastest that e
 RESERVE = 0.12  # share of the budget that is kept for the last comparisons, at most
 JUDGE = 0.05  # share of the budget for telling two candidates apart after a round
 NESTS = 0.05  # share of the budget for making a round's nests, at most
-EFFORT = 0.15  # share of the budget for a round's code and runs after a dry one, at least
-PATIENCE = 0.05  # and after one with progress
+EFFORT = 0.05  # share of the budget for a round's code and runs, at least
+DRY_EFFORT = 0.15  # and after a dry round
 LONG = 0.002  # share of the budget above which one run is sampled sparingly
 SHORT = 0.0002  # and below which it has as many samples again where it is close to the best
 FINALISTS = 6  # times the beam that take part in the last heat
@@ -109,7 +109,7 @@ class Search:
             if found is None:
                 self.record.why = "every move from the beam was tried"
                 return
-            self._round(number, found, (EFFORT if dry else PATIENCE) * self.budget.seconds)
+            self._round(number, found, (DRY_EFFORT if dry else EFFORT) * self.budget.seconds)
             progress, decision = self._judge(beam[0], number)
             beam = self._best()
             self._close_round(number, beam, decision)
@@ -288,6 +288,8 @@ class Search:
         new = self.gate.entries[found[0].number]
         if progressed(new.trial.samples, old.trial.samples, self.rules):
             return True, f"{new.trial.number} is faster than {first} beyond noise"
+        if self._spent():
+            return False, f"{new.trial.number} and {first} are left to the last heat: {SPENT}"
         each = new.trial.seconds + old.trial.seconds
         most = max(3, min(self.rules.duel, int(JUDGE * self.budget.seconds / each)))
         try:

@@ -71,18 +71,18 @@ class Sampler:
     def settle(self, entries: Sequence[Entry]) -> None:
         """Give those that are still in their other samples, in turns: speed drifts for all alike.
 
-        Where pages matter each turn is at another place.
+        Where pages matter each turn is at another place. None is taken once the budget is spent.
         """
         best = min(t.seconds for t in self.record.trials)
         left = {e.trial.number: (e, self._more(e, best)) for e in entries
                 if e.trial.fate == "timed"}
         turn = 0
-        while left:
+        while left and not self.spent():
             if any(e.trial.seconds < SCATTERED for e, _ in left.values()):
                 self.measurer.move()
             for number in sorted(left, reverse=turn % 2 > 0):
                 entry, more = left.pop(number)
-                if more > 0 and self.take(entry, 1) and more > 1:
+                if more > 0 and not self.spent() and self.take(entry, 1) and more > 1:
                     left[number] = entry, more - 1
             turn += 1
         self._lost(entries)

@@ -21,6 +21,7 @@ from tilewright.cli.bench.page import page
 from tilewright.cli.bench.report import Report, table
 from tilewright.cli.bench.run import Effort, Searching, run
 from tilewright.plan.recorded import opened
+from tilewright.search import Budget
 from tilewright.search.roofline import measure_limits
 
 
@@ -111,7 +112,7 @@ def _print(report: Report, console: Console) -> None:
               help="Time for each case and peer.")
 @click.option("--beam", default=0, metavar="N", type=click.IntRange(0),
               help="Search each case with beams of N, and time what was found too.")
-@click.option("--search-seconds", default=14.5, show_default=True,
+@click.option("--search-seconds", default=Budget.seconds, show_default=True,
               type=click.FloatRange(0, min_open=True), help="Time for the search of each case.")
 @click.option("--keep-records", is_flag=True,
               help="Record what is found, and use what was recorded.")
