@@ -8,7 +8,7 @@
 Six kernels, but for `table`; --all takes every kernel, --filter WORDS those with all the words.
 Options: --threads N, --seconds N, --beam N, --out FILE. Schedules kept by `--out`
 files are yardsticks of later runs when named with --best; those under `bench/expert` always are.
-All candidates of one kernel are timed again at the end, alternating, in one process.
+All candidates of one kernel are timed again at the end, alternating, in several processes.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from tilewright.lower import lower
 from tilewright.plan.kernels import Target
 from tilewright.search import Budget, Code, Record, search
 from tilewright.search.candidates import forms, near
+from tilewright.search.decide import midmean
 from tilewright.search.device import CpuMeasurer
 from tilewright.search.measurer import Failure
 from tilewright.search.model import estimate
@@ -45,6 +46,9 @@ from tilewright.search.traffic import predict
 EXPERT = Path(__file__).parent / "expert"
 SIX = ("matmul 512", "sum 4096x4096", "permute 1024x1024", "conv 3x3 batch 32 16->32",
        "softmax 4096x1024", "vecmat 1024x4096")
+PROCESSES, PLACES = 3, 3  # where all are timed again
+AT_ONE_PLACE = 1.0  # seconds
+LEAST_TURNS, MOST_TURNS = 3, 51
 
 
 @dataclass(frozen=True)
@@ -89,32 +93,44 @@ def code_of(kernel, choice: Choice, limits: Limits, device: CpuMeasurer,
     return Code(code, low.binding, tuple(p.parallel for p in low.programs))
 
 
-def alternate(kernel, choices: list[Choice], limits: Limits, target: Target, places: int = 5,
-              turns: int = 15) -> list[float]:
+def alternate(kernel, choices: list[Choice], limits: Limits, target: Target) -> list[float]:
     """Return each choice's seconds; inf where it fails.
 
-    The mean over several places of the buffers, of the lower quartile of samples taken in turns.
+    Samples are taken in turns at several places of the buffers, in several processes, since code
+    and buffers are faster on some pages than on others, and speed drifts. A choice counts by the
+    mean, over places but the best and worst, of its ratio to all choices together there.
     """
+    found = np.concatenate([in_process(kernel, choices, limits, target, seed)
+                            for seed in range(PROCESSES)])
+    fine = np.isfinite(found).all(axis=0)
+    level = np.exp(np.log(found[:, fine]).mean(axis=1))
+    ratios = [midmean(column) for column in (found / level[:, None]).T]
+    return [float(r * np.median(level)) for r in ratios]
+
+
+def in_process(kernel, choices: list[Choice], limits: Limits, target: Target, seed: int
+               ) -> np.ndarray:
+    """Return medians of each choice (columns) at each place (rows), in a process of their own."""
+    rng = random.Random(seed)
+    rows = []
     with CpuMeasurer(target) as device:
         codes = [code_of(kernel, c, limits, device) for c in choices]
         first = next(c for c in codes if c is not None)
         device.begin(kernel, first)
         handles = [None if c is None else device.link(c) for c in codes]
-        found: list[list[float]] = [[] for _ in choices]
-        rng = random.Random(0)
-        for place in range(places):
+        for place in range(PLACES):
             if place:
                 device.move()
             samples: list[list[float]] = [[] for _ in choices]
-            for _ in range(turns):
+            end = time.perf_counter() + AT_ONE_PLACE
+            for turn in range(MOST_TURNS):
+                if turn >= LEAST_TURNS and time.perf_counter() > end:
+                    break
                 for i in rng.sample(range(len(choices)), len(choices)):
-                    if isinstance(handles[i], int):
-                        sample = device.sample(handles[i])
-                        if not isinstance(sample, Failure):
-                            samples[i].append(sample)
-            for each, taken in zip(found, samples):
-                each.append(float(np.quantile(taken, 0.25)) if taken else float("inf"))
-    return [float(np.mean(each)) for each in found]
+                    sample = device.sample(handles[i]) if isinstance(handles[i], int) else None
+                    samples[i].append(sample if isinstance(sample, float) else float("inf"))
+            rows.append([float(np.median(s)) for s in samples])
+    return np.array(rows)
 
 
 def searched(kernel, start: Choice, limits: Limits, target: Target, budget: Budget, seed: int = 0
@@ -188,7 +204,7 @@ def summary(record: Record) -> dict:
     model = rank([t.cycles for t in timed], [t.seconds for t in timed])
     return {"seconds": {k: round(v, 2) for k, v in record.seconds.items()},
             "counts": record.counts, "rounds": len(record.rounds) - 1, "why": record.why,
-            "gain": round(record.gain, 3), "model": model,
+            "gain": round(record.gain, 3), "duel": record.duel, "model": model,
             "winner": [record.best.alternative, record.best.schedule]}
 
 

@@ -23,6 +23,7 @@ class Rules:
     heat              samples in turns of the fastest within `near` at the end, at each of
     places            times that buffers are laid out for the last comparisons
     dry_rounds        rounds in a row without progress that end the search
+    most_dry_rounds   or so many, where most of the budget is still left
     noisy             a spread of the reference kernel above this calls for more samples
     """
 
@@ -36,6 +37,7 @@ class Rules:
     heat: int = 3
     places: int = 5
     dry_rounds: int = 3
+    most_dry_rounds: int = 5
     noisy: float = 0.1
 
     def against(self, noise: float) -> Rules:
@@ -64,6 +66,14 @@ def typical(samples: Sequence[float]) -> float:
     """Return the lower quartile: what only ever delays hardly moves it, one lucky run neither."""
     ordered = sorted(samples)
     return ordered[len(ordered) // 4]
+
+
+def midmean(values: Sequence[float]) -> float:
+    """Return the mean without a quarter at each end: of a few places, the worst does not count."""
+    ordered = sorted(values)
+    cut = len(ordered) // 4
+    kept = ordered[cut:len(ordered) - cut]
+    return sum(kept) / len(kept)
 
 
 def slower_quartile(samples: Sequence[float]) -> float:

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from statistics import median
 
 from tilewright.errors import BackendError
-from tilewright.search.decide import FEW, Rules, Verdict, slower_quartile, typical, verdict
+from tilewright.search.decide import (
+    FEW,
+    Rules,
+    Verdict,
+    midmean,
+    slower_quartile,
+    typical,
+    verdict,
+)
 from tilewright.search.gate import Entry, Gate
 from tilewright.search.measurer import Measurer
 from tilewright.search.record import Record, Trial
@@ -21,8 +29,9 @@ from tilewright.search.sampler import Sampler
 PATIENCE = 0.5  # seconds for the last comparison after Ctrl-C
 HEAT = 0.5  # share of the reserve that the last heat may take
 SETTLE = 0.01  # share of the budget that turns at one place last, where samples are short
+AMPLE = 0.1  # or share of what is left of the budget, if that is more
 FINAL = 4  # of the last heat are at every place, at least
-MOST_TURNS = 10  # times the rule's, however short
+MOST_TURNS = 30  # times the rule's, however short
 
 
 @dataclass
@@ -69,7 +78,11 @@ class Finish:
         ratios: list[float] = []
         given = self.gate.entries[0]
         try:
-            return self.sampler.alternate(entry, given, self._pairs(entry), True, ratios)
+            found = self.sampler.alternate(entry, given, self._pairs(entry), True, ratios)
+            ahead = found[0] == "tie" and found[1] > 1 + self.rules.least_share / 2
+            if ahead and not self._over():
+                found = self.sampler.alternate(entry, given, self._pairs(entry), True, ratios)
+            return found
         except KeyboardInterrupt:
             self.record.why = "interrupted"
         if len(ratios) >= FEW:
@@ -92,18 +105,20 @@ class Finish:
         near = near[:min(most, int(HEAT * self.reserve / each))]
         if len(near) < 2:
             return [t.number for t in ranked]
-        taken: dict[int, list[float]] = {n: [] for n in near}
+        taken: dict[int, list[float]] = {n: [] for n in near}  # times those of the place's fastest
         order: list[int] = []  # the last first
         for place in range(self.rules.places):
             if place:
                 if self._over():
                     break
                 self.measurer.move()
-            for n, seconds in self._turns(list(taken)).items():
+            found = self._turns(list(taken))
+            least = min((s for s in found.values() if s is not None), default=0.0)
+            for n, seconds in found.items():
                 if seconds is None:
                     del taken[n]
                 else:
-                    taken[n].append(seconds)
+                    taken[n].append(seconds / least)
             slowest = self._ordered(taken)[max(FINAL, (len(taken) + 1) // 2):]
             order += reversed(slowest)
             for n in slowest:
@@ -112,8 +127,8 @@ class Finish:
         return order[::-1] + [t.number for t in ranked if t.number not in near]
 
     def _ordered(self, taken: dict[int, list[float]]) -> list[int]:
-        """Return the fastest first; of equals, the simplest."""
-        times = {n: sum(s) / len(s) for n, s in taken.items()}
+        """Return the fastest first; of equals, the simplest. One bad place does not count."""
+        times = {n: midmean(s) for n, s in taken.items()}
         level = (1 + self.rules.least_share / 2) * min(times.values(), default=0.0)
         return sorted(times, key=lambda n: (max(times[n], level), n))
 
@@ -121,7 +136,7 @@ class Finish:
         """Return what each took in samples taken in turns; None where one failed."""
         taken: dict[int, list[float]] = {n: [] for n in entries}
         found: dict[int, float | None] = {}
-        settled = self.left() - self.settle
+        settled = self.left() - max(self.settle, AMPLE * self.left())
         for turn in range(MOST_TURNS * self.rules.heat):
             if turn and self._over() or turn >= self.rules.heat and self.left() < settled:
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
@@ -31,6 +31,7 @@ _ZONE = 64  # bytes after every written buffer that must stay as they are
 _LOOKS = 3  # at how often a short run must repeat to fill a sample
 _SHORT = 2e-3  # seconds below which a run comes first that does not count: the process was asleep
 _PLACES, _MOST_PLACED = 3, 1 << 30  # where buffers lie in turns; bytes of all these places
+_PAGE = 4096  # bytes; code of several pages is at several places as well, see `_spread`
 _PERTURBED = 2  # runs with other last bits, to learn how well-conditioned a kernel is
 _OTHERS, _THREAD = 256 << 20, 80 << 20  # bytes mapped for code; for a thread's stack and arena
 
@@ -83,12 +84,24 @@ class _Place:
 
 @dataclass
 class _Linked:
-    """A candidate: its code, kept alive, a frame on the buffers, and the runs of one sample."""
+    """A candidate: its code, kept alive, a frame on the buffers, and the runs of one sample.
 
+    place      how often buffers had moved when its code was put where it lies
+    elsewhere  the same code at other places
+    """
+
+    code: tuple
     frame: Frame
     executable: Executable
     inner: int = 1
     span: float = 0.0  # seconds of one run, roughly
+    place: int = 0
+    elsewhere: list[tuple[Frame, Executable]] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Free the code."""
+        for executable in (self.executable, *(e for _, e in self.elsewhere)):
+            executable.close()
 
 
 class Bench:
@@ -107,6 +120,7 @@ class Bench:
         self._allowed: list[float] = []
         self._ran: set[int] = set()  # candidates that ran on the buffers as they lie
         self._elsewhere: list[_Place] = []  # where the buffers may be besides
+        self._moves = 0
         self._sweeper: _Sweep | None = None
         self._noisy: _Sweep | None = None
         allocator.trim()
@@ -187,6 +201,7 @@ class Bench:
     def sample(self, handle: int, count: int, seconds: float) -> tuple:
         """Return ("samples", seconds of one run, `count` times)."""
         linked = self._linked[handle]
+        self._spread(linked)
         with deadline(seconds):
             if self._sweeper is None:
                 if linked.span < _SHORT or handle not in self._ran:
@@ -201,6 +216,7 @@ class Bench:
 
     def move(self) -> tuple:
         """Let the buffers be on other pages: at the next of a few places, inputs the same."""
+        self._moves += 1
         here = _Place(self._inputs, self._outputs, self._workspace)
         if len(self._elsewhere) < _PLACES - 1 and self._room():
             there = _Place([_moved(b) for b in here.inputs], [_moved(b) for b in here.outputs],
@@ -220,6 +236,22 @@ class Bench:
         self._ran.clear()
         return ("moved",)
 
+    def _spread(self, linked: _Linked) -> None:
+        """Let long code be at another place than before the last move.
+
+        Where two of its pages collide in the instruction cache, which is a matter of physical
+        addresses, it can take three times as long: some of a hundred loads do (measured on Zen 5).
+        """
+        if linked.place == self._moves or len(linked.code[0]) <= _PAGE:
+            return
+        linked.place = self._moves
+        linked.elsewhere.append((linked.frame, linked.executable))
+        if len(linked.elsewhere) < _PLACES:
+            other = self._load(linked.code)
+            linked.frame, linked.executable = other.frame, other.executable
+        else:
+            linked.frame, linked.executable = linked.elsewhere.pop(0)
+
     def _room(self) -> bool:
         """Return whether another place is not too much memory."""
         blocks = [b.block for b in (*self._inputs, *self._outputs)]
@@ -229,7 +261,7 @@ class Bench:
         """Forget a candidate and its code."""
         linked = self._linked.pop(handle, None)
         if linked is not None:
-            linked.executable.close()
+            linked.close()
         return ("dropped",)
 
     def noise(self, name: str, count: int) -> tuple:
@@ -252,7 +284,7 @@ class Bench:
         launches = [Launch(entry, pointers, every)
                     for entry, every in zip(executable.addresses, parallel, strict=True)]
         frame = Segment(launches, self._threads).frame(self._bases)
-        return _Linked(frame, executable)
+        return _Linked(code, frame, executable, place=self._moves)
 
     def _reserve(self, nbytes: int) -> None:
         """Have a workspace of `nbytes`; frames read its address anew at each run."""
