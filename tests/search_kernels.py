@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from fusion_tools import column, convolve, full, leaf, mean, softmax
 from search_tools import LIMITS, addition, kernel_of, product
@@ -64,10 +64,11 @@ class Watching:
         self._called()
         return self.device.begin(kernel, given)
 
-    def compile(self, sources: Sequence[str]) -> list[bytes | Failure]:
+    def compile(self, sources: Iterable[str]) -> list[bytes | Failure]:
         self._called()
-        self.sources += sources
-        return self.device.compile(sources)
+        found = list(sources)
+        self.sources += found
+        return self.device.compile(found)
 
     def link(self, code: Code) -> int | Failure:
         self._called()

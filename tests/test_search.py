@@ -215,7 +215,7 @@ def test_an_interrupt_at_any_moment_keeps_the_best_so_far():
     budget = replace(SMALL, rounds=2)
     simulate(kernel, Schedule(), budget, watching=whole)
     begun = 2 + 4  # compile, begin, three samples of the given schedule at two places
-    for moment in [*range(1, 12), *range(12, whole.calls + 1, 29)]:
+    for moment in [*range(1, 12), *range(12, whole.calls + 1, 1 + whole.calls // 30)]:
         def interrupt(call: int, moment: int = moment) -> None:
             if call == moment:
                 raise KeyboardInterrupt

@@ -107,6 +107,30 @@ def test_buffers_move_and_keep_what_they_hold(monkeypatch):
     assert bench.link(1, _plain(native_code(kernel, "")), 1.0, True)[0] == "linked"
 
 
+def test_long_code_moves_as_well(monkeypatch):
+    monkeypatch.setattr("tilewright.worker.bench.allow_memory", lambda nbytes: None)
+    bench = Bench()
+    kernel = rows(9, 50)
+    code = _plain(native_code(kernel))
+    buffers = [(b.name, b.kind, "float32", 450) for b in (*kernel.inputs, *kernel.outputs)]
+    bench.begin("llvm", buffers, 1, 0, 1 << 30)
+    bench.reference(0, code, 50, 1e-7, 1.0, 1.0)
+    for longest, places in ((len(code[0]), 1), (len(code[0]) - 1, 3)):
+        monkeypatch.setattr("tilewright.worker.bench._PAGE", longest)
+        met = []
+        for _ in range(6):
+            bench.sample(0, 1, 1.0)
+            met.append(bench._linked[0].executable.addresses)
+            bench.move()
+            for b in bench._outputs:
+                b.array[:] = 0
+            bench.sample(0, 1, 1.0)
+            assert (bench._outputs[0].array == bench._wanted[0]).all()
+        assert len(set(met)) == places
+    bench.drop(0)
+    assert 0 not in bench._linked
+
+
 def test_candidates_are_checked_as_before_on_moved_buffers(kernel, good, source):
     with CpuMeasurer(target(), caps=CAPS) as device:
         handle = device.begin(kernel, good)
@@ -307,6 +331,21 @@ def test_an_interrupt_leaves_a_working_device(device, kernel, good, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             device.sample(given)
     assert positive(device.sample(given))
+
+
+def test_sources_are_taken_while_others_compile(device, source):
+    """The third is asked for once one of two children is free, and an interrupt ends them all."""
+    assert device.compile(iter([])) == []
+    found = device.compile(source for _ in range(3))
+    assert len(found) == 3 and all(isinstance(x, bytes) for x in found)
+
+    def interrupted():
+        yield source
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        device.compile(interrupted())
+    assert isinstance(device.compile([source])[0], bytes)
 
 
 def test_a_killed_compiler_is_replaced(device, source):

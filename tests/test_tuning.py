@@ -269,9 +269,8 @@ def test_kernels_left_without_seconds_are_named_and_met_again():
     tuner.attend(plan, inputs)
     assert "no budget" in {r.fate for r in tuner.results}
     assert tuner.left < 1.5
-    later = tuner_for(SimulatedDevice(), cache, beam=1, seconds=0.5)
+    later = tuner_for(SimulatedDevice(), cache, beam=1, seconds=5.0)
     later.attend(plan, inputs)
-    assert "faster" in {r.fate for r in later.results} | {"faster"}
     assert "no budget" not in {r.fate for r in later.results}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -27,9 +27,10 @@ class Recorded(Simulated):
         super().__init__(device.cost, clock=device.clock, **options)
         self.device = device
 
-    def compile(self, sources: Sequence[str]):
-        self.device.sources += sources
-        return super().compile(sources)
+    def compile(self, sources: Iterable[str]):
+        found = list(sources)
+        self.device.sources += found
+        return super().compile(found)
 
     def begin(self, kernel, given: Code):
         self.device.searches.append(kernel.key)

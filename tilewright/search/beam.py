@@ -19,18 +19,19 @@ from tilewright.search.candidates import Candidate, Move, forms, moves, pairs, s
 from tilewright.search.cross import crossings
 from tilewright.search.decide import Rules, progressed
 from tilewright.search.finish import SETTLE, Finish
-from tilewright.search.gate import Entry, Gate, drop
+from tilewright.search.gate import Entry, Gate, drop, promise
 from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record, Round, Trial
 from tilewright.search.sampler import Sampler
 
-BATCH = 8  # sources compiled between two looks at the clock
+BATCH = 16  # sources compiled between two looks at the clock
 IDLE = 16  # candidates in a row, in whole batches, without a new fastest that end a round
 RESERVE = 0.12  # share of the budget that is kept for the last comparisons, at most
 JUDGE = 0.05  # share of the budget for telling two candidates apart after a round
 NESTS = 0.05  # share of the budget for making a round's nests, at most
 EFFORT = 0.05  # share of the budget for a round's code and runs, at least
 DRY_EFFORT = 0.15  # and after a dry round
+CALM = 0.4  # share of the budget that is left where more dry rounds may follow
 LONG = 0.002  # share of the budget above which one run is sampled sparingly
 SHORT = 0.0002  # and below which it has as many samples again where it is close to the best
 FINALISTS = 6  # times the beam that take part in the last heat
@@ -107,14 +108,15 @@ class Search:
                 return
             found = self._moves(beam, dry > 0)
             if found is None:
-                self.record.why = "every move from the beam was tried"
+                self.record.why = "every move from the beam, and from what is near it, was tried"
                 return
             self._round(number, found, (DRY_EFFORT if dry else EFFORT) * self.budget.seconds)
             progress, decision = self._judge(beam[0], number)
             beam = self._best()
             self._close_round(number, beam, decision)
             dry = 0 if progress else dry + 1
-            if dry >= self.rules.dry_rounds:
+            if dry >= (self.rules.dry_rounds if self._left() < CALM * self.budget.seconds
+                       else self.rules.most_dry_rounds):
                 self.record.why = f"{dry} rounds without progress"
                 return
         self.record.why = f"{self.budget.rounds} rounds were run"
@@ -152,12 +154,14 @@ class Search:
         """Return what to try next: moves of new entries; if `wide`, or there are none, more.
 
         These are crossings of the first entries with others that are nearly as fast, and pairs of
-        moves of the first that had none yet.
+        moves of the first that had none yet. Where all of the beam had their moves, the next that
+        are nearly as fast have.
 
         None where there is nothing.
         """
         fresh = [n for n in beam if n not in self.expanded]
         wide = wide or not fresh
+        fresh = fresh or self._next()
         first = [n for n in beam if wide and n not in self.widened
                  and self.gate.entries[n].candidate.recipe is not None][:WIDE]
         self.expanded.update(fresh)
@@ -168,6 +172,13 @@ class Search:
         new = ((move, n) for numbers, of in ((fresh, moves), (first, pairs)) for n in numbers
                for move in of(self.gate.entries[n].candidate, self.limits))
         return chain(crossed, new, self.rest)
+
+    def _next(self) -> list[int]:
+        """Return the fastest entries that had no moves yet, as many as the beam, if any is near."""
+        timed = self._timed()
+        near = (1 + self.rules.near) * timed[0].seconds
+        return [t.number for t in timed
+                if t.seconds <= near and t.number not in self.expanded][:self.budget.beam]
 
     def _crossings(self, number: int) -> Iterator[Move]:
         """Return crossings of an entry with those that are nearly as fast."""
@@ -205,12 +216,10 @@ class Search:
                 return self._leave(waiting, f"the {idle} before it in the model's order "
                                             "were no faster than the best")
             fastest = min(t.seconds for t in self.record.trials)
-            with self.sampler.time("lower"):
-                batch = self.gate.batch(waiting, BATCH, number)
-            self._measure(batch)
-            taken += len(batch)
+            count = self._batch(waiting, number)
+            taken += count
             faster = min(t.seconds for t in self.record.trials) < fastest
-            idle = 0 if faster else idle + len(batch)
+            idle = 0 if faster else idle + count
         for entry in waiting:
             drop(entry.trial, "untried", SPENT)
 
@@ -228,19 +237,32 @@ class Search:
         for entry in waiting:
             self.gate.filter(entry, reason)
 
-    def _measure(self, batch: list[Entry]) -> None:
-        """Compile a batch, then time each of it."""
-        if not batch:
-            return
-        with self.sampler.time("compile"):
-            codes = self.measurer.compile([e.source for e in batch])
+    def _batch(self, waiting: list[Entry], number: int) -> int:
+        """Lower and compile a batch, side by side, then time each of it; return how many."""
+        batch: list[Entry] = []
+        began, before = self.clock(), self.record.seconds.get("lower", 0.0)
+        codes = self.measurer.compile(self._sources(waiting, number, batch))
+        lowering = self.record.seconds.get("lower", 0.0) - before
+        self.sampler.add("compile", self.clock() - began - lowering)
         self.record.counts["compiled"] += len(batch)
         best = min(t.seconds for t in self.record.trials)
-        for entry, code in zip(batch, codes):
+        for entry, code in sorted(zip(batch, codes), key=lambda pair: promise(pair[0])):
             self._take_code(entry, code, best)
             if self.watch is not None:
                 self.watch(self.record)
         self.sampler.settle(batch)
+        return len(batch)
+
+    def _sources(self, waiting: list[Entry], number: int, batch: list[Entry]) -> Iterator[str]:
+        """Yield the sources of a batch, which gains their entries."""
+        found = self.gate.batch(waiting, BATCH, number)
+        while True:
+            with self.sampler.time("lower"):
+                entry = next(found, None)
+            if entry is None:
+                return
+            batch.append(entry)
+            yield entry.source
 
     def _take_code(self, entry: Entry, code: bytes | Failure, best: float) -> None:
         if isinstance(code, Failure):

@@ -7,7 +7,7 @@ process: another takes its place, with the same buffers, and links again what is
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
@@ -104,8 +104,8 @@ class CpuMeasurer:
                 failure = self._buried(lost)
         return failure or handle
 
-    def compile(self, sources: Sequence[str]) -> list[bytes | Failure]:
-        """Compile sources in child processes, several at a time."""
+    def compile(self, sources: Iterable[str]) -> list[bytes | Failure]:
+        """Compile sources in child processes, several at a time, while further ones are made."""
         results = compilers.compile(self.target.backend, sources, self.workers,
                                     self.caps.compile_seconds, self.caps.compile_bytes)
         return [x if isinstance(x, bytes) else Failure(*x) for x in results]

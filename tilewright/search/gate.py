@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -23,7 +23,7 @@ STARTS = 4  # times the slack that starts have: they are unlike the given schedu
 MOST_CODE = 2500  # estimated instructions; more take long to compile and crowd the caches
 MOST_GROWTH = 1.5  # times the given schedule's instructions, where that has as many
 RUNS = 3  # of a candidate at least: its check and samples
-BULK = 6000  # instructions of one batch: between two looks at the clock
+BULK = 12000  # instructions of one batch: between two looks at the clock
 
 
 @dataclass
@@ -106,26 +106,25 @@ class Gate:
                 fresh.append(entry)
         ranks: Counter[tuple[int, bool]] = Counter()
         turn: dict[int, int] = {}
-        for entry in sorted(fresh, key=_promise):
+        for entry in sorted(fresh, key=promise):
             kind = entry.trial.alternative, entry.candidate.expected > 0
             ranks[kind] += 1
             turn[entry.trial.number] = ranks[kind]
-        return sorted(fresh, key=lambda e: (turn[e.trial.number], *_promise(e)))
+        return sorted(fresh, key=lambda e: (turn[e.trial.number], *promise(e)))
 
-    def batch(self, waiting: list[Entry], count: int, round_: int) -> list[Entry]:
+    def batch(self, waiting: list[Entry], count: int, round_: int) -> Iterator[Entry]:
         """Take up to `count` entries with sources from those waiting.
 
         Fewer where they are large, or time is up.
         """
-        ready: list[Entry] = []
-        instructions = 0
-        while waiting and len(ready) < count and instructions < BULK and not self.spent:
+        ready = instructions = 0
+        while waiting and ready < count and instructions < BULK and not self.spent:
             entry = waiting.pop(0)
             if self.lower(entry) and self._hopeful(entry, round_) and self.render(entry):
-                ready.append(entry)
+                ready += 1
+                yield entry
             if entry.lowered is not None:
                 instructions += sum(p.count for p in entry.lowered.programs)
-        return sorted(ready, key=_promise)
 
     def place(self, entry: Entry) -> bool:
         """Apply an entry's schedule; False, with its fate, if it is illegal, known or too big."""
@@ -245,5 +244,6 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _promise(entry: Entry) -> tuple[float, int]:
+def promise(entry: Entry) -> tuple[float, int]:
+    """Return what sorts entries: the seconds that are expected, then their numbers."""
     return entry.trial.expected, entry.trial.number

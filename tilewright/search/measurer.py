@@ -6,7 +6,7 @@ testable without a machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,8 +40,8 @@ class Measurer(Protocol):
         Values of every later candidate are compared with those that `given` computed.
         """
 
-    def compile(self, sources: Sequence[str]) -> list[bytes | Failure]:
-        """Compile sources in parallel; nothing is timed meanwhile."""
+    def compile(self, sources: Iterable[str]) -> list[bytes | Failure]:
+        """Compile sources in parallel, taken as they come; nothing is timed meanwhile."""
 
     def link(self, code: Code) -> int | Failure:
         """Load a candidate, run it once within limits and check its values; return a handle."""

@@ -43,7 +43,11 @@ class Sampler:
         try:
             yield
         finally:
-            self.record.seconds[name] = self.record.seconds.get(name, 0.0) + self.clock() - start
+            self.add(name, self.clock() - start)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add to the record's seconds of an activity."""
+        self.record.seconds[name] = self.record.seconds.get(name, 0.0) + seconds
 
     def try_out(self, entry: Entry, code: bytes, best: float) -> None:
         """Link a candidate and take one sample: enough to see that it loses against `best` seconds.

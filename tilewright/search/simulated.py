@@ -13,7 +13,7 @@ function of the source, they may be any text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class Simulated:
             self._deadline = max(LEAST_RUN_TIMEOUT, RUN_TIMEOUT_FACTOR * reference)
         return handle
 
-    def compile(self, sources: Sequence[str]) -> list[bytes | Failure]:
+    def compile(self, sources: Iterable[str]) -> list[bytes | Failure]:
         """Accept every source but those that misbehave; the clock moves by the compilers' time."""
         results: list[bytes | Failure] = []
         seconds = []

@@ -7,7 +7,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilewright.worker.process import Child, Lost
@@ -53,23 +53,30 @@ class CompilePool:
                 except Lost:
                     self._idle.remove(child)
 
-    def compile(self, backend: str, sources: Sequence[str], workers: int, seconds: float,
+    def compile(self, backend: str, sources: Iterable[str], workers: int, seconds: float,
                 memory: int) -> list[bytes | Failed]:
-        """Return object code, or (kind, reason), of each source. A lost child costs its source."""
-        results: list[bytes | Failed] = [b""] * len(sources)
+        """Return object code, or (kind, reason), of each source. A lost child costs its source.
+
+        Sources are taken one by one as children are free: these work while the next one is made.
+        """
+        results: list[bytes | Failed] = []
+        coming = iter(sources)
         with self.lock:
-            self.start(min(workers, len(sources)))
-            waiting = list(reversed(range(len(sources))))
             jobs: list[_Job] = []
             try:
-                while waiting or jobs:
-                    while waiting and len(jobs) < max(workers, 1):
-                        number = waiting.pop()
-                        request = ("compile", backend, sources[number], seconds, memory)
+                while True:
+                    while len(jobs) < max(workers, 1):
+                        source = next(coming, None)
+                        if source is None:
+                            break
+                        results.append(b"")
+                        request = ("compile", backend, source, seconds, memory)
                         try:
-                            jobs.append(self._give(number, request, seconds, memory))
+                            jobs.append(self._give(len(results) - 1, request, seconds, memory))
                         except Lost as lost:
-                            results[number] = (lost.kind, lost.reason)
+                            results[-1] = (lost.kind, lost.reason)
+                    if not jobs:
+                        break
                     for job in self._finished(jobs):
                         jobs.remove(job)
                         results[job.number] = self._result(job, seconds)
