@@ -9,6 +9,7 @@ from math import prod
 from tilewright.actions import ACTIONS, Action, Nest, Recipe, Schedule, default_recipe
 from tilewright.actions.nest import nominal
 from tilewright.actions.sketches import Sketch
+from tilewright.actions.sketches.base import lanes_of
 from tilewright.actions.sketches.contraction import Contraction, analyse
 from tilewright.actions.sketches.draft import Draft
 from tilewright.actions.sketches.pointwise import Pointwise, Transpose
@@ -147,7 +148,9 @@ def pairs(candidate: Candidate, limits: Limits) -> Iterator[Move]:
 def near(recipe: Recipe, kernel: Kernel, limits: Limits) -> list[Recipe]:
     """Return the recipe's neighbours, each once, and those two and four steps on.
 
-    A step on repeats what a move did to a number: by the same difference, or the same ratio.
+    A step on repeats what a move did to a number: by the same difference, or the same ratio. Lanes
+    also grow at the expense of copies, and shrink for them: the tile is the same. Sketches of the
+    same numbers as the one that moved move with it, too.
     """
     found: dict[str, Recipe] = {}
     for moved in recipe.neighbours(kernel, limits):
@@ -155,8 +158,55 @@ def near(recipe: Recipe, kernel: Kernel, limits: Limits) -> list[Recipe]:
     for moved in list(found.values()):
         for further in _further(recipe, moved):
             found.setdefault(str(further), further)
+    for traded in _traded(recipe, kernel, limits):
+        found.setdefault(str(traded), traded)
+    for moved in list(found.values()):
+        together = _together(recipe, moved)
+        found.setdefault(str(together), together)
     found.pop(str(recipe), None)
     return list(found.values())
+
+
+def _traded(recipe: Recipe, kernel: Kernel, limits: Limits) -> Iterator[Recipe]:
+    """Yield the recipe with more lanes and fewer copies of them, or the other way round.
+
+    And with a register's lanes as scalars, where nothing is reduced: gathers can be faster so.
+    """
+    for i, sketch in enumerate(recipe.sketches):
+        if not isinstance(sketch, (Pointwise, Reduction)):
+            continue
+        tile, one = sketch.lanes * sketch.copies, lanes_of(kernel.stage[sketch.stage], limits)
+        lanes = 2 * sketch.lanes, 4 * sketch.lanes, sketch.lanes // 2, sketch.lanes // 4
+        tiles = [(n, tile // n) for n in lanes
+                 if max(one // 2, 1) <= n <= 4 * one and tile % n == 0]
+        if isinstance(sketch, Pointwise):
+            tiles.append((1, one))
+        for n, copies in tiles:
+            traded = replace(sketch, lanes=n, copies=copies)
+            yield replace(recipe, sketches=(*recipe.sketches[:i], traded,
+                                            *recipe.sketches[i + 1:]))
+
+
+def _together(old: Recipe, new: Recipe) -> Recipe:
+    """Return the recipe with all sketches moved that had the numbers of the one that `new` moved.
+
+    The parts of a concatenation are copied alike.
+    """
+    changed = [i for i, (a, b) in enumerate(zip(old.sketches, new.sketches)) if a != b]
+    if len(changed) != 1:
+        return new
+    before, after = old.sketches[changed[0]], new.sketches[changed[0]]
+    if type(before) is not type(after):
+        return new
+    numbers = {f.name: getattr(after, f.name) for f in fields(after)
+               if type(getattr(after, f.name)) is int}
+    kept = [f.name for f in fields(after) if f.name != "stage" and f.name not in numbers]
+    if any(getattr(before, n) != getattr(after, n) for n in kept):
+        return new
+    alike = [type(s) is type(before) and all(getattr(s, n) == getattr(before, n) for n in numbers)
+             for s in old.sketches]
+    return replace(new, sketches=tuple(replace(s, **numbers) if like else s  # type: ignore[arg-type]
+                                       for s, like in zip(old.sketches, alike)))
 
 
 def full_tiles(recipe: Recipe, limits: Limits) -> Iterator[Recipe]:
