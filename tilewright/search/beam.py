@@ -52,7 +52,7 @@ class Budget:
     """
 
     beam: int = 4
-    seconds: float = 14.5
+    seconds: float = 13.0
     per_round: int = 32
     rounds: int = 12
     slack: float = 4.0
