@@ -86,14 +86,19 @@ def test_schedules_of_one_kernel_agree_and_have_times(device, make):
     assert len(found) == 5 and all(map(positive, found))
 
 
-def test_buffers_move_and_keep_what_they_hold(monkeypatch):
+def begun(kernel, monkeypatch) -> Bench:
+    """Return a timer of this process, with a kernel of 9 by 50 elements and its reference."""
     monkeypatch.setattr("tilewright.worker.bench.allow_memory", lambda nbytes: None)
     bench = Bench()
-    kernel = rows(9, 50)
-    code = _plain(native_code(kernel))
     buffers = [(b.name, b.kind, "float32", 450) for b in (*kernel.inputs, *kernel.outputs)]
     bench.begin("llvm", buffers, 1, 0, 1 << 30)
-    bench.reference(0, code, 50, 1e-7, 1.0, 1.0)
+    bench.reference(0, _plain(native_code(kernel)), 50, 1e-7, 1.0, 1.0)
+    return bench
+
+
+def test_buffers_move_and_keep_what_they_hold(monkeypatch):
+    kernel = rows(9, 50)
+    bench = begun(kernel, monkeypatch)
     held = [b.array.copy() for b in bench._inputs]
     places = [list(bench._bases)]
     for _ in range(6):
@@ -108,13 +113,9 @@ def test_buffers_move_and_keep_what_they_hold(monkeypatch):
 
 
 def test_long_code_moves_as_well(monkeypatch):
-    monkeypatch.setattr("tilewright.worker.bench.allow_memory", lambda nbytes: None)
-    bench = Bench()
     kernel = rows(9, 50)
+    bench = begun(kernel, monkeypatch)
     code = _plain(native_code(kernel))
-    buffers = [(b.name, b.kind, "float32", 450) for b in (*kernel.inputs, *kernel.outputs)]
-    bench.begin("llvm", buffers, 1, 0, 1 << 30)
-    bench.reference(0, code, 50, 1e-7, 1.0, 1.0)
     for longest, places in ((len(code[0]), 1), (len(code[0]) - 1, 3)):
         monkeypatch.setattr("tilewright.worker.bench._PAGE", longest)
         met = []

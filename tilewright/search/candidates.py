@@ -182,9 +182,7 @@ def _traded(recipe: Recipe, kernel: Kernel, limits: Limits) -> Iterator[Recipe]:
         if isinstance(sketch, Pointwise):
             tiles.append((1, one))
         for n, copies in tiles:
-            traded = replace(sketch, lanes=n, copies=copies)
-            yield replace(recipe, sketches=(*recipe.sketches[:i], traded,
-                                            *recipe.sketches[i + 1:]))
+            yield _with(recipe, i, replace(sketch, lanes=n, copies=copies))
 
 
 def _together(old: Recipe, new: Recipe) -> Recipe:
@@ -192,12 +190,10 @@ def _together(old: Recipe, new: Recipe) -> Recipe:
 
     The parts of a concatenation are copied alike.
     """
-    changed = [i for i, (a, b) in enumerate(zip(old.sketches, new.sketches)) if a != b]
-    if len(changed) != 1:
+    place = _moved(old, new)
+    if place is None:
         return new
-    before, after = old.sketches[changed[0]], new.sketches[changed[0]]
-    if type(before) is not type(after):
-        return new
+    before, after = old.sketches[place], new.sketches[place]
     numbers = {f.name: getattr(after, f.name) for f in fields(after)
                if type(getattr(after, f.name)) is int}
     kept = [f.name for f in fields(after) if f.name != "stage" and f.name not in numbers]
@@ -222,18 +218,14 @@ def full_tiles(recipe: Recipe, limits: Limits) -> Iterator[Recipe]:
             if rows >= 1 and vectors != sketch.vectors:
                 panels = max(1, sketch.block // sketch.vectors)
                 tile = replace(sketch, rows=rows, vectors=vectors, block=panels * vectors)
-                yield replace(recipe, sketches=(*recipe.sketches[:i], tile,
-                                                *recipe.sketches[i + 1:]))
+                yield _with(recipe, i, tile)
 
 
 def _further(old: Recipe, new: Recipe) -> Iterator[Recipe]:
-    changed = [i for i, (a, b) in enumerate(zip(old.sketches, new.sketches)) if a != b]
-    if len(changed) != 1:
+    place = _moved(old, new)
+    if place is None:
         return
-    (place,) = changed
     before, after = old.sketches[place], new.sketches[place]
-    if type(before) is not type(after):
-        return
     numbers = {}
     for name in (f.name for f in fields(after)):
         a, b = getattr(before, name), getattr(after, name)
@@ -245,7 +237,21 @@ def _further(old: Recipe, new: Recipe) -> Iterator[Recipe]:
         values = {n: _step_on(a, b, steps) for n, (a, b) in numbers.items()}
         if all(v >= 1 for v in values.values()):
             sketch = replace(after, **values)  # type: ignore[arg-type]
-            yield replace(new, sketches=(*new.sketches[:place], sketch, *new.sketches[place + 1:]))
+            yield _with(new, place, sketch)
+
+
+def _moved(old: Recipe, new: Recipe) -> int | None:
+    """Return the place of the only sketch that differs, None if others do or its kind does."""
+    changed = [i for i, (a, b) in enumerate(zip(old.sketches, new.sketches)) if a != b]
+    if len(changed) != 1 or type(old.sketches[changed[0]]) is not type(new.sketches[changed[0]]):
+        return None
+    return changed[0]
+
+
+def _with(recipe: Recipe, place: int, sketch: Sketch) -> Recipe:
+    """Return the recipe with another sketch at one place."""
+    before, after = recipe.sketches[:place], recipe.sketches[place + 1:]
+    return replace(recipe, sketches=(*before, sketch, *after))
 
 
 def _step_on(before: int, after: int, steps: int) -> int:
