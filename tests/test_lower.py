@@ -128,6 +128,7 @@ def test_only_whole_aligned_vectors_are_streamed():
     x = values(4, 32)
     (case,) = cases_of("double", apply("add", x, x))
     assert streamed(case, "Split(i0, 8); Vectorize(i0.1)") == [True]
+    assert streamed(case, "Split(i0, 4); Vectorize(i0.1)") == [False]  # a quarter of a line
     assert streamed(case, "Split(i0, 6); Vectorize(i0.1)") == [False, False]
     assert streamed(case, "Split(i0, 2); Unroll(i0.1)") == [False, False]
     (case,) = cases("transpose")  # rows of 11 elements start anywhere

@@ -50,11 +50,15 @@ class Point:
 
 @dataclass
 class Memory:
-    """Where each buffer of the kernel lies, and which operands were copied."""
+    """Where each buffer of the kernel lies, which operands were copied, and how memory is written.
+
+    streamed    bytes of the least vector that is stored past the caches
+    """
 
     nest: Nest
     env: dict[str, Expr]
-    regions: dict[str, Region] = field(default_factory=dict)
+    regions: dict[str, Region]
+    streamed: int
 
 
 class Leaves:
@@ -319,12 +323,16 @@ class Leaves:
             value = scalar.emit(b, combine, [old, value], _type(value).dtype)
         b.store(offsets, value, ref, mask, op="scatter")
 
-    @staticmethod
-    def _streamed(ref: MemRef, rest: Expr, type_: Type) -> MemRef:
-        """Return a non-temporal reference, if every vector stored there is aligned to its size."""
+    def _streamed(self, ref: MemRef, rest: Expr, type_: Type) -> MemRef:
+        """Return a non-temporal reference, if every vector stored there is aligned to its size.
+
+        Not of small parts of a line: at times it is written out before it is whole, which costs
+        more than the caches do.
+        """
         whole = type_.lanes * type_.dtype.itemsize
         width = min(whole, LINE)
-        if whole & (whole - 1) or multiple_of(rest) * type_.dtype.itemsize % width:
+        aligned = multiple_of(rest) * type_.dtype.itemsize % width == 0
+        if whole < self.memory.streamed or whole & (whole - 1) or not aligned:
             return ref
         return MemRef(ref.buffer, ref.offset, width, stream=True)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.actions.nest import Copy, Item, Loop, Nest, leaves, nominal
 from tilewright.dtypes import DType
 from tilewright.errors import Illegal
-from tilewright.limits import Limits
+from tilewright.limits import LINE, Limits
 from tilewright.lower.emit import Emitter
 from tilewright.lower.leaf import Leaves, Memory
 from tilewright.lower.regions import Region, copy_strides, plan_region, users
@@ -42,7 +42,7 @@ def lower(nest: Nest, limits: Limits, name: str = "kernel") -> Lowered:
         builder = Builder(f"{name}.{number}" if len(pieces) > 1 else name, params, left)
         for s in scratch:
             builder.add_scratch(s)
-        memory = Memory(nest, {}, regions)
+        memory = Memory(nest, {}, regions, min(LINE // 2, limits.vector_bytes))
         Emitter(nest, builder, Leaves(builder, memory)).items(piece)
         left -= builder.program.count
         programs.append(builder.program)
