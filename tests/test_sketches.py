@@ -12,6 +12,7 @@ from search_tools import LIMITS, addition, kernel_of
 import tilewright as tw
 from tilewright.actions import default_recipe
 from tilewright.actions.sketches.pointwise import Pointwise
+from tilewright.actions.sketches.reduction import Reduction
 from tilewright.dtypes import float32
 from tilewright.errors import Illegal
 from tilewright.graph import apply, parameter
@@ -19,7 +20,7 @@ from tilewright.graph import apply, parameter
 LANES = LIMITS.lanes(4)
 
 
-def sketch(kernel) -> Pointwise:
+def sketch(kernel) -> Pointwise | Reduction:
     (found,) = default_recipe(kernel, LIMITS).sketches
     return found
 
@@ -42,6 +43,17 @@ def test_a_reduction_of_such_a_function_has_as_many_values_side_by_side():
     costly = kernel_of(apply("reduce", apply("exp", x), kind="max", axes=(1,)))
     a, b = sketch(plain), sketch(costly)
     assert a.lanes * a.copies == b.lanes * b.copies and b.lanes == 4 * a.lanes
+
+
+@pytest.mark.parametrize("make, copies", [
+    (lambda x: apply("reduce", x, kind="sum", axes=(0,)), 16),  # from memory: no other register
+    (lambda x: apply("reduce", x, kind="max", axes=(0,)), 8),
+    (lambda x: apply("reduce", apply("multiply", x, x), kind="sum", axes=(0,)), 8),
+])
+def test_sums_down_columns_fill_the_registers(make, copies):
+    found = sketch(kernel_of(make(parameter(0, (1024, 2048), float32))))
+    assert (found.vector, found.lanes, found.copies) == ("i0", LANES, copies) and found.block
+    assert LIMITS.registers == 16
 
 
 # -- streaming -----------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Reduction(Sketch):
 
     def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
         stage = draft.kernel.stage[self.stage]
-        for copies in steps(self.copies, 1, limits.registers // 2):
+        for copies in steps(self.copies, 1, limits.registers):
             yield replace(self, copies=copies)
         for lanes in steps(self.lanes, 2, 4 * lanes_of(stage, limits)):
             yield replace(self, lanes=lanes)
@@ -102,8 +102,8 @@ def sketch_reduction(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
             return None
         return Rows(stage.name, free[-1], min(copies, draft.size(loops[free[-1]])))
     block = _block(draft, stage, vector)
-    if block and not stage.is_contraction:
-        copies *= 2  # partial states leave the registers between blocks: one set is enough
+    if block:  # partial states leave the registers between blocks: one set is enough
+        copies *= 4 if _adds_loads(stage) else 2
     while copies > 1 and draft.size(loops[vector]) < lanes * copies:
         copies //= 2
     registers = min(wide(stage, lanes), copies)
@@ -137,6 +137,13 @@ def _copies(stage: Stage, limits: Limits) -> int:
     while copies * 2 <= most:
         copies *= 2
     return copies
+
+
+def _adds_loads(stage: Stage) -> bool:
+    """Return whether a step adds what it loads: from memory, without a register in between."""
+    assert stage.state is not None
+    return all(v.op == "add" and {a.op for a in v.args} <= {"state", "load"}
+               for v in stage.state.update)
 
 
 def _walkable(draft: Draft, stage: Stage) -> list[str]:
