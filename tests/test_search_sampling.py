@@ -115,6 +115,36 @@ def test_a_bad_place_does_not_lose_the_fastest():
     assert record.best.schedule == alone.best.schedule
 
 
+class Moody(Places):
+    """The fastest takes three times as long from the end of the last heat on."""
+
+    def sample(self, handle: int):
+        sample = self.device.sample(handle)
+        late = self.place >= Rules().places - 1
+        return 3 * sample if late and sample == self.fastest else sample
+
+
+def test_the_next_has_a_chance_where_the_first_of_the_heat_does_not_win():
+    def cost(source: str) -> float:
+        return 1e-2 * (1 + 0.5 * number_of(source, 3))
+    alone = simulate(product(64, 64, 64), Schedule(),
+                     watching=Watching(Simulated(clock=Clock(), limits=LIMITS, cost=cost)))
+    device = Simulated(clock=Clock(), limits=LIMITS, cost=cost)
+    record = simulate(product(64, 64, 64), Schedule(), watching=Moody(device, alone.best.seconds))
+    first = min((t for t in record.trials if t.samples), key=lambda t: t.seconds)
+    assert first.schedule == alone.best.schedule and max(first.samples) == 3 * first.seconds
+    assert record.winner not in (0, first.number) and record.duel[0] == "a"
+    assert alone.best.seconds < record.best.seconds < 1.1 * alone.best.seconds
+
+
+@pytest.mark.parametrize("seconds, runs", [(1e-4, 8), (1e-2, 1)])
+def test_pairs_of_short_runs_are_of_several(seconds, runs):
+    record = simulate(product(64, 64, 64), Schedule(), replace(SMALL, seconds=10.0),
+                      cost=lambda source: seconds * (1 + 0.5 * number_of(source, 3)))
+    samples, pairs = len(record.trials[0].samples), Rules().last
+    assert pairs // 3 * runs <= samples <= pairs * runs + 50
+
+
 def test_the_midmean_forgets_a_quarter_at_each_end():
     assert midmean([2.0]) == 2.0
     assert midmean([1.0, 2.0]) == 1.5

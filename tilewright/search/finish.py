@@ -32,6 +32,8 @@ SETTLE = 0.01  # share of the budget that turns at one place last, where samples
 AMPLE = 0.1  # or share of what is left of the budget, if that is more
 FINAL = 4  # of the last heat are at every place, at least
 MOST_TURNS = 30  # times the rule's, however short
+MOST_RUNS = 8  # of one side of a pair, however short
+CHANCES = 3  # of the last heat are compared with the given schedule, until one wins
 
 
 @dataclass
@@ -55,7 +57,8 @@ class Finish:
     def run(self, ranked: Sequence[Trial], most: int) -> None:
         """Set the winner: the first of the last heat, unless it does not beat the given schedule.
 
-        `ranked` is what was timed, the fastest first; up to `most` of them take part.
+        Then the next ones have a chance. `ranked` is what was timed, the fastest first; up to
+        `most` of them take part.
         """
         self.record.winner = 0
         try:
@@ -63,25 +66,31 @@ class Finish:
         except KeyboardInterrupt:
             self.record.why = "interrupted"
             order = [t.number for t in ranked if t.samples]  # others failed meanwhile
-        while order and order[0]:
+        lost = 0
+        while order and order[0] and lost < CHANCES and not (lost and self.left() <= 0):
             number = order.pop(0)
             try:
-                self.record.duel = self._compare(self.gate.entries[number])
+                found = self._compare(self.gate.entries[number])
             except BackendError:
                 continue  # it failed: the next one's turn
-            if self.record.duel[0] == "a":
+            if not lost or found[0] == "a":
+                self.record.duel = found
+            if found[0] == "a":
                 self.record.winner = number
-            break
+                break
+            lost += 1
+            if self.record.why == "interrupted":
+                break
 
     def _compare(self, entry: Entry) -> Verdict:
         """Return what comes of an entry against the given schedule; Ctrl-C ends it early."""
         ratios: list[float] = []
         given = self.gate.entries[0]
         try:
-            found = self.sampler.alternate(entry, given, self._pairs(entry), True, ratios)
+            found = self.sampler.alternate(entry, given, *self._pairs(entry), True, ratios)
             ahead = found[0] == "tie" and found[1] > 1 + self.rules.least_share / 2
             if ahead and not self._over():
-                found = self.sampler.alternate(entry, given, self._pairs(entry), True, ratios)
+                found = self.sampler.alternate(entry, given, *self._pairs(entry), True, ratios)
             return found
         except KeyboardInterrupt:
             self.record.why = "interrupted"
@@ -154,10 +163,16 @@ class Finish:
         """Return whether only what the last comparison needs is left."""
         return self.left() < (1 - HEAT) * self.reserve
 
-    def _pairs(self, entry: Entry) -> int:
-        """Return how many pairs the last comparison can afford, at least 2."""
-        left = self.left()
-        if self.record.why == "interrupted":
-            left = min(left, PATIENCE)
+    def _pairs(self, entry: Entry) -> tuple[int, int]:
+        """Return how many pairs the last comparison can afford, at least 2, and the runs of each.
+
+        Pairs of short runs are of several, so that they go on for as long as turns of the last
+        heat: a machine's state, as what others leave of its last cache, stays for seconds.
+        """
         each = max(entry.trial.seconds + self.record.trials[0].seconds, 2 * self.sampler.each)
-        return max(2, min(self.rules.last, int(left / each)))
+        if self.record.why == "interrupted":
+            return max(2, min(self.rules.last, int(min(self.left(), PATIENCE) / each))), 1
+        pairs = max(2, min(self.rules.last, int(self.left() / each)))
+        spread = self.rules.places * max(self.settle, AMPLE * self.left())
+        runs = int(min(spread, self.left()) / (pairs * each))
+        return pairs, max(1, min(MOST_RUNS, runs))

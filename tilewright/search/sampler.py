@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from statistics import median
 
 from tilewright.errors import BackendError
 from tilewright.search.decide import Rules, Verdict, drop_early, duel
@@ -134,12 +135,12 @@ class Sampler:
         self.each = (self.clock() - start) / max(count, 1)
         return True
 
-    def alternate(self, a: Entry, b: Entry, most: int, moving: bool = False,
+    def alternate(self, a: Entry, b: Entry, most: int, runs: int = 1, moving: bool = False,
                   ratios: list[float] | None = None) -> Verdict:
         """Alternate samples of two entries, up to `most` pairs; see `decide.duel`.
 
-        If `moving`, the buffers are between pairs, to as many places as `rules` tell. Raises
-        BackendError where one fails to run again.
+        Each of a pair is the median of so many runs. If `moving`, the buffers are between pairs, to
+        as many places as `rules` tell. Raises BackendError where one fails to run again.
         """
         taken = 0
         each = 2 * max(1, most // self.rules.places)  # samples at one place
@@ -150,10 +151,11 @@ class Sampler:
                 if moving and taken and taken % each == 0:
                     self.measurer.move()
                 taken += 1
-                if not self.take(entry, 1):
-                    raise BackendError(f"search: cannot time candidate {entry.trial.number} again "
-                                       f"({entry.trial.reason})")
-                return entry.trial.samples[-1]
+                for _ in range(runs):
+                    if not self.take(entry, 1):
+                        raise BackendError("search: cannot time candidate "
+                                           f"{entry.trial.number} again ({entry.trial.reason})")
+                return median(entry.trial.samples[-runs:])
             return take
         if min(b.trial.samples, default=0.0) > self.rules.early_stop * max(a.trial.samples,
                                                                            default=0.0):
