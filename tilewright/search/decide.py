@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 FEW = 5  # pairs below which an interval says little
 
@@ -99,21 +100,26 @@ Verdict = tuple[str, float, float, float]
 
 
 def duel(take_a: Callable[[], float], take_b: Callable[[], float], rules: Rules,
-         least: int = 6, ratios: list[float] | None = None) -> Verdict:
+         least: int = 6, runs: int = 1, ratios: list[float] | None = None) -> Verdict:
     """Alternate samples of a and b until the paired interval of b/a excludes 1, or enough is taken.
 
-    Returns the `verdict` on the ratios, which `ratios` gains as they come. Who goes first changes
-    from pair to pair.
+    Returns the `verdict` on the ratios, which `ratios` gains as they come: each the median of
+    `runs` pairs. Who goes first changes from pair to pair.
     """
     ratios = [] if ratios is None else ratios
-    for pair in range(rules.duel):
+    pairs: list[float] = []
+    for pair in range(rules.duel * runs):
         if pair % 2:
             b = take_b()
             a = take_a()
         else:
             a = take_a()
             b = take_b()
-        ratios.append(b / a)
+        pairs.append(b / a)
+        if len(pairs) < runs:
+            continue
+        ratios.append(median(pairs))
+        pairs.clear()
         if len(ratios) >= least:
             low, high = interval(ratios)
             if low > 1 + rules.least_share or high < 1 - rules.least_share:

@@ -32,7 +32,7 @@ SETTLE = 0.01  # share of the budget that turns at one place last, where samples
 AMPLE = 0.1  # or share of what is left of the budget, if that is more
 FINAL = 4  # of the last heat are at every place, at least
 MOST_TURNS = 30  # times the rule's, however short
-MOST_RUNS = 8  # of one side of a pair, however short
+MOST_RUNS = 8  # that make one pair, however short
 CHANCES = 3  # of the last heat are compared with the given schedule, until one wins
 
 
@@ -164,15 +164,16 @@ class Finish:
         return self.left() < (1 - HEAT) * self.reserve
 
     def _pairs(self, entry: Entry) -> tuple[int, int]:
-        """Return how many pairs the last comparison can afford, at least 2, and the runs of each.
+        """Return the pairs that the last comparison can afford, a few at least, and the runs of each.
 
-        Pairs of short runs are of several, so that they go on for as long as turns of the last
-        heat: a machine's state, as what others leave of its last cache, stays for seconds.
+        Pairs of short runs are of several, in turns, so that they go on for as long as those of
+        the last heat: a machine's state, as what others leave of its last cache, stays for seconds.
         """
         each = max(entry.trial.seconds + self.record.trials[0].seconds, 2 * self.sampler.each)
         if self.record.why == "interrupted":
             return max(2, min(self.rules.last, int(min(self.left(), PATIENCE) / each))), 1
-        pairs = max(2, min(self.rules.last, int(self.left() / each)))
+        least = FEW if FEW * each <= self.reserve / 2 else 2
+        pairs = max(least, min(self.rules.last, int(self.left() / each)))
         spread = self.rules.places * max(self.settle, AMPLE * self.left())
         runs = int(min(spread, self.left()) / (pairs * each))
         return pairs, max(1, min(MOST_RUNS, runs))

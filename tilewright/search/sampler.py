@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from statistics import median
 
 from tilewright.errors import BackendError
 from tilewright.search.decide import Rules, Verdict, drop_early, duel
@@ -13,6 +12,7 @@ from tilewright.search.gate import Entry, Gate, drop
 from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record
 
+LEAST_PAIRS = 3  # at one place: after a move a run of each comes first that does not count
 SCATTERED = 2e-3  # seconds below which pages matter: samples of a candidate are at several places
 
 
@@ -139,11 +139,11 @@ class Sampler:
                   ratios: list[float] | None = None) -> Verdict:
         """Alternate samples of two entries, up to `most` pairs; see `decide.duel`.
 
-        Each of a pair is the median of so many runs. If `moving`, the buffers are between pairs, to
-        as many places as `rules` tell. Raises BackendError where one fails to run again.
+        Each counts as the median of so many `runs` of both. If `moving`, the buffers are between
+        pairs, to as many places as `rules` tell. Raises BackendError where one fails to run again.
         """
         taken = 0
-        each = 2 * max(1, most // self.rules.places)  # samples at one place
+        each = 2 * runs * max(LEAST_PAIRS, most // self.rules.places)  # samples at one place
 
         def taker(entry: Entry) -> Callable[[], float]:
             def take() -> float:
@@ -151,15 +151,14 @@ class Sampler:
                 if moving and taken and taken % each == 0:
                     self.measurer.move()
                 taken += 1
-                for _ in range(runs):
-                    if not self.take(entry, 1):
-                        raise BackendError("search: cannot time candidate "
-                                           f"{entry.trial.number} again ({entry.trial.reason})")
-                return median(entry.trial.samples[-runs:])
+                if not self.take(entry, 1):
+                    raise BackendError(f"search: cannot time candidate {entry.trial.number} again "
+                                       f"({entry.trial.reason})")
+                return entry.trial.samples[-1]
             return take
         if min(b.trial.samples, default=0.0) > self.rules.early_stop * max(a.trial.samples,
                                                                            default=0.0):
             most = min(most, 2)  # two more pairs are enough
         least = 2 * most // 3 if moving else 6  # of a few places at least
         return duel(taker(a), taker(b), replace(self.rules, duel=most), min(most, max(least, 6)),
-                    ratios)
+                    runs, ratios)
