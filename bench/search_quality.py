@@ -36,11 +36,12 @@ from tilewright.limits import Limits
 from tilewright.lower import lower
 from tilewright.plan.kernels import Target
 from tilewright.search import Budget, Code, Record, search
-from tilewright.search.candidates import forms, near
+from tilewright.search.candidates import forms
 from tilewright.search.decide import midmean
 from tilewright.search.device import CpuMeasurer
 from tilewright.search.measurer import Failure
 from tilewright.search.model import estimate
+from tilewright.search.near import near
 from tilewright.search.traffic import predict
 
 EXPERT = Path(__file__).parent / "expert"

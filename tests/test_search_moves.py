@@ -14,8 +14,9 @@ from tilewright.actions.sketches.pointwise import Pointwise
 from tilewright.backends import backend
 from tilewright.graph import apply
 from tilewright.search import search
-from tilewright.search.candidates import near
+from tilewright.search.candidates import Candidate, moves
 from tilewright.search.decide import Rules
+from tilewright.search.near import near
 from tilewright.search.simulated import Clock, Simulated
 
 
@@ -55,6 +56,21 @@ def test_sketches_of_the_same_numbers_move_together():
     other = replace(start, sketches=(first, replace(second, copies=1)))
     assert not [r for r in near(other, kernel, LIMITS)
                 if all(new != old for new, old in zip(r.sketches, other.sketches))]
+
+
+def test_actions_are_also_taken_in_all_stages_that_are_alike():
+    kernel = kernel_of(apply("concat", leaf(64, 256), leaf(64, 128, seed=1), axis=1))
+    recipe = default_recipe(kernel, LIMITS)
+    start = Candidate(0, kernel, recipe.schedule(kernel, LIMITS), recipe)
+    texts = ["\n".join(map(str, m.extra)) for m in moves(start, LIMITS)
+             if isinstance(m, Candidate)]
+    one, other = "Merge(s0:i0, s0:i1.0)", "Merge(s1:i0, s1:i2.0)"
+    assert texts.count(one) == texts.count(other) == texts.count(f"{one}\n{other}") == 1
+    assert f"{other}\n{one}" not in texts
+    first, second = recipe.sketches
+    unlike = replace(recipe, sketches=(first, replace(second, copies=1)))
+    start = Candidate(0, kernel, unlike.schedule(kernel, LIMITS), unlike)
+    assert not any(len(m.extra) > 1 for m in moves(start, LIMITS) if isinstance(m, Candidate))
 
 
 def whole(rules: Rules, beam: int = 4, **device):

@@ -9,7 +9,6 @@ from math import prod
 from tilewright.actions import ACTIONS, Action, Nest, Recipe, Schedule, default_recipe
 from tilewright.actions.nest import nominal
 from tilewright.actions.sketches import Sketch
-from tilewright.actions.sketches.base import lanes_of
 from tilewright.actions.sketches.contraction import Contraction, analyse
 from tilewright.actions.sketches.draft import Draft
 from tilewright.actions.sketches.pointwise import Pointwise, Transpose
@@ -19,10 +18,10 @@ from tilewright.errors import Illegal
 from tilewright.fusion.alternatives import alternatives
 from tilewright.kernel import Kernel
 from tilewright.limits import Limits
+from tilewright.search.near import alike, full_tiles, near
 
 # what a recipe's own parameters reach
 _PARAMETERS = ("Split", "Reorder", "Parallel", "Vectorize", "StreamStore")
-MOST_VECTORS = 4  # of a register tile's rows
 
 
 @dataclass(frozen=True)
@@ -145,124 +144,6 @@ def pairs(candidate: Candidate, limits: Limits) -> Iterator[Move]:
                 yield with_recipe(candidate, two, difference(first, two), limits)
 
 
-def near(recipe: Recipe, kernel: Kernel, limits: Limits) -> list[Recipe]:
-    """Return the recipe's neighbours, each once, and those two and four steps on.
-
-    A step on repeats what a move did to a number: by the same difference, or the same ratio. Lanes
-    also grow at the expense of copies, and shrink for them: the tile is the same. Sketches of the
-    same numbers as the one that moved move with it, too.
-    """
-    found: dict[str, Recipe] = {}
-    for moved in recipe.neighbours(kernel, limits):
-        found.setdefault(str(moved), moved)
-    for moved in list(found.values()):
-        for further in _further(recipe, moved):
-            found.setdefault(str(further), further)
-    for traded in _traded(recipe, kernel, limits):
-        found.setdefault(str(traded), traded)
-    for moved in list(found.values()):
-        together = _together(recipe, moved)
-        found.setdefault(str(together), together)
-    found.pop(str(recipe), None)
-    return list(found.values())
-
-
-def _traded(recipe: Recipe, kernel: Kernel, limits: Limits) -> Iterator[Recipe]:
-    """Yield the recipe with more lanes and fewer copies of them, or the other way round.
-
-    And with a register's lanes as scalars, where nothing is reduced: gathers can be faster so.
-    """
-    for i, sketch in enumerate(recipe.sketches):
-        if not isinstance(sketch, (Pointwise, Reduction)):
-            continue
-        tile, one = sketch.lanes * sketch.copies, lanes_of(kernel.stage[sketch.stage], limits)
-        lanes = 2 * sketch.lanes, 4 * sketch.lanes, sketch.lanes // 2, sketch.lanes // 4
-        tiles = [(n, tile // n) for n in lanes
-                 if max(one // 2, 1) <= n <= 4 * one and tile % n == 0]
-        if isinstance(sketch, Pointwise):
-            tiles.append((1, one))
-        for n, copies in tiles:
-            yield _with(recipe, i, replace(sketch, lanes=n, copies=copies))
-
-
-def _together(old: Recipe, new: Recipe) -> Recipe:
-    """Return the recipe with all sketches moved that had the numbers of the one that `new` moved.
-
-    The parts of a concatenation are copied alike.
-    """
-    place = _moved(old, new)
-    if place is None:
-        return new
-    before, after = old.sketches[place], new.sketches[place]
-    numbers = {f.name: getattr(after, f.name) for f in fields(after)
-               if type(getattr(after, f.name)) is int}
-    kept = [f.name for f in fields(after) if f.name != "stage" and f.name not in numbers]
-    if any(getattr(before, n) != getattr(after, n) for n in kept):
-        return new
-    alike = [type(s) is type(before) and all(getattr(s, n) == getattr(before, n) for n in numbers)
-             for s in old.sketches]
-    return replace(new, sketches=tuple(replace(s, **numbers) if like else s  # type: ignore[arg-type]
-                                       for s, like in zip(old.sketches, alike)))
-
-
-def full_tiles(recipe: Recipe, limits: Limits) -> Iterator[Recipe]:
-    """Yield the recipe with register tiles of each width and as many rows as then fit.
-
-    Rows and vectors share the registers: neither grows where the other holds them all.
-    """
-    for i, sketch in enumerate(recipe.sketches):
-        if not isinstance(sketch, Contraction):
-            continue
-        for vectors in range(1, MOST_VECTORS + 1):
-            rows = (limits.registers - 1) // vectors - 1
-            if rows >= 1 and vectors != sketch.vectors:
-                panels = max(1, sketch.block // sketch.vectors)
-                tile = replace(sketch, rows=rows, vectors=vectors, block=panels * vectors)
-                yield _with(recipe, i, tile)
-
-
-def _further(old: Recipe, new: Recipe) -> Iterator[Recipe]:
-    place = _moved(old, new)
-    if place is None:
-        return
-    before, after = old.sketches[place], new.sketches[place]
-    numbers = {}
-    for name in (f.name for f in fields(after)):
-        a, b = getattr(before, name), getattr(after, name)
-        if a != b:
-            if type(a) is not int or type(b) is not int:
-                return
-            numbers[name] = (a, b)
-    for steps in (2, 4):
-        values = {n: _step_on(a, b, steps) for n, (a, b) in numbers.items()}
-        if all(v >= 1 for v in values.values()):
-            sketch = replace(after, **values)  # type: ignore[arg-type]
-            yield _with(new, place, sketch)
-
-
-def _moved(old: Recipe, new: Recipe) -> int | None:
-    """Return the place of the only sketch that differs, None if others do or its kind does."""
-    changed = [i for i, (a, b) in enumerate(zip(old.sketches, new.sketches)) if a != b]
-    if len(changed) != 1 or type(old.sketches[changed[0]]) is not type(new.sketches[changed[0]]):
-        return None
-    return changed[0]
-
-
-def _with(recipe: Recipe, place: int, sketch: Sketch) -> Recipe:
-    """Return the recipe with another sketch at one place."""
-    before, after = recipe.sketches[:place], recipe.sketches[place + 1:]
-    return replace(recipe, sketches=(*before, sketch, *after))
-
-
-def _step_on(before: int, after: int, steps: int) -> int:
-    """Return where `steps` moves like that from `before` to `after` lead: 8, 16 -> 32, 128."""
-    if before > 0 and after % before == 0 and after // before == 2:
-        return before * 2 ** steps
-    if after > 0 and before % after == 0 and before // after == 2:
-        return before // 2 ** steps
-    return before + (after - before) * steps
-
-
 def with_recipe(candidate: Candidate, recipe: Recipe, label: str, limits: Limits) -> Move:
     """Return the candidate with another recipe under its own extra actions."""
     try:
@@ -287,9 +168,58 @@ def _single_actions(candidate: Candidate, limits: Limits) -> Iterator[Move]:
             except Illegal as reason:
                 yield label, str(reason)
                 continue
-            yield replace(candidate, schedule=candidate.schedule.then(action),
-                          extra=(*candidate.extra, action), label=label, built=after,
-                          expected=0.0)
+            yield _acted(candidate, (action,), after, label)
+            yield from _in_alike(candidate, action, after)
+
+
+def _acted(candidate: Candidate, actions: tuple[Action, ...], built: Nest, label: str) -> Candidate:
+    """Return the candidate with actions added, which gave `built`."""
+    return replace(candidate, schedule=candidate.schedule.then(*actions),
+                   extra=(*candidate.extra, *actions), label=label, built=built, expected=0.0)
+
+
+def _in_alike(candidate: Candidate, action: Action, nest: Nest) -> Iterator[Candidate]:
+    """Yield the candidate with the same done in all stages whose sketches have the same numbers.
+
+    `nest` is what the action in one of them, the first, gave.
+    """
+    recipe, owners = candidate.recipe, {n.split(":")[0] for n in _names(action)}
+    if recipe is None or len(owners) != 1:
+        return
+    stages = [s.stage for s in recipe.sketches]
+    (owner,) = owners
+    group = alike(recipe, stages.index(owner)) if owner in stages else []
+    if len(group) < 2 or stages[group[0]] != owner:
+        return
+    first, *others = (recipe.sketches[place] for place in group)
+    actions = [action, *(_translated(action, first, other) for other in others)]
+    for other in actions[1:]:
+        try:
+            nest = other.apply(nest)
+        except Illegal:
+            return
+    yield _acted(candidate, tuple(actions), nest, " ".join(f"+ {a}" for a in actions))
+
+
+def _names(action: Action) -> Iterator[str]:
+    for value in (getattr(action, f.name) for f in fields(action)):
+        yield from (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
+
+
+def _translated(action: Action, one: Sketch, other: Sketch) -> Action:
+    """Return an action on the loops of one sketch's stage as one on another's: s0:i1.0, s1:i2.0."""
+    axes = {getattr(one, f.name): getattr(other, f.name) for f in fields(one)
+            if type(getattr(one, f.name)) is str}
+
+    def name(text: str) -> str:
+        if text == one.stage:
+            return other.stage
+        parts = (p.partition(".") for p in text.removeprefix(f"{one.stage}:").split("*"))
+        return f"{other.stage}:" + "*".join(axes.get(p[0], p[0]) + "".join(p[1:]) for p in parts)
+    values = {f.name: getattr(action, f.name) for f in fields(action)}
+    return replace(action, **{  # type: ignore[arg-type]
+        k: name(v) if isinstance(v, str) else tuple(map(name, v)) if isinstance(v, tuple) else v
+        for k, v in values.items()})
 
 
 def difference(old: Recipe, new: Recipe) -> str:
