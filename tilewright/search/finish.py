@@ -164,7 +164,7 @@ class Finish:
         return self.left() < (1 - HEAT) * self.reserve
 
     def _pairs(self, entry: Entry) -> tuple[int, int]:
-        """Return the pairs that the last comparison can afford, a few at least, and the runs of each.
+        """Return the pairs that the last comparison can afford, a few at least, and runs of each.
 
         Pairs of short runs are of several, in turns, so that they go on for as long as those of
         the last heat: a machine's state, as what others leave of its last cache, stays for seconds.
