@@ -11,7 +11,7 @@ from search_tools import LIMITS, addition, kernel_of
 
 import tilewright as tw
 from tilewright.actions import default_recipe
-from tilewright.actions.sketches.pointwise import Pointwise
+from tilewright.actions.sketches.pointwise import Pointwise, Transpose
 from tilewright.actions.sketches.reduction import Reduction
 from tilewright.dtypes import float32
 from tilewright.errors import Illegal
@@ -102,6 +102,33 @@ def test_an_output_that_would_not_stay_in_the_caches_is_streamed(last_cache, str
     assert default_recipe(kernel, replace(LIMITS, l3=last_cache)).stream == streams
     reduced = kernel_of(apply("reduce", parameter(0, (256, 1024), float32), kind="sum", axes=(1,)))
     assert default_recipe(reduced, replace(LIMITS, l3=1 << 10)).stream == ()
+
+
+@pytest.mark.parametrize("shape, strip", [((4096, 2048), True), ((2048, 2056), True),
+                                          ((2056, 2048), False), ((65536, 64), False)])
+def test_transposes_past_the_caches_go_down_strips(shape, strip):
+    kernel = kernel_of(apply("permute", parameter(0, shape, float32), axes=(1, 0)))
+    near, far = (default_recipe(kernel, replace(LIMITS, l3=size)) for size in (1 << 30, 1 << 20))
+    (before,), (after,) = near.sketches, far.sketches
+    assert (before.swap, before.copies) == (False, 1) and far.stream
+    assert (after.swap, after.copies) == ((True, 2) if strip else (False, 1))
+
+
+@pytest.mark.parametrize("shape", [(64, 96), (33, 70), (16, 16), (1, 40), (40, 1), (5, 128)])
+@pytest.mark.parametrize("copies, swap", [(2, False), (2, True), (4, True), (16, False)])
+def test_tiles_side_by_side_give_the_same(shape, copies, swap):
+    x = np.random.default_rng(0).random(shape, dtype=np.float32)
+    function = tw.jit(lambda a: tw.permute_dims(a, (1, 0)) + 1)
+    compiled = function.compile(tw.asarray(x))
+    (kernel,) = compiled.kernels
+    form = kernel.kernel
+    recipe = default_recipe(form, LIMITS)
+    moved = tuple(replace(s, copies=copies, swap=swap) if isinstance(s, Transpose) else s
+                  for s in recipe.sketches)
+    for stream in ((), tuple(b.name for b in form.outputs)):
+        schedule = replace(recipe, sketches=moved, stream=stream).schedule(form, LIMITS)
+        compiled.replace(kernel.with_schedule(str(schedule)))
+        assert (np.asarray(function(tw.asarray(x))) == x.T + 1).all()
 
 
 # -- rows that lie across memory -----------------------------------------------------------------

@@ -51,29 +51,39 @@ class Pointwise(Sketch):
 class Transpose(Sketch):
     """Square tiles, transposed in registers, where a load is contiguous along `other`.
 
-    for rest: for other.0: for vector.0: { lanes x lanes }; or vector.0 outside where `swap`
+    for rest: for other.0: for vector.0: { copies x lanes x lanes }
+
+    `swap` puts vector.0 outside: with several tiles side by side every row has neighbouring lines
+    written together.
     """
 
     vector: str
     other: str
     lanes: int
     swap: bool = False
+    copies: int = 1  # tiles side by side
 
     def apply(self, draft: Draft, limits: Limits) -> None:
         loops = draft.own(draft.kernel.stage[self.stage])
-        v0, v1 = draft.split(loops[self.vector], self.lanes)
+        v0, inner = draft.split(loops[self.vector], self.lanes * self.copies)
+        jam, v1 = draft.split(inner, self.lanes)
         o0, o1 = draft.split(loops[self.other], self.lanes)
-        rest = [x for x in draft.loops(self.stage) if x not in (v0, v1, o0, o1)]
+        rest = [x for x in draft.loops(self.stage) if x not in (v0, inner, jam, v1, o0, o1)]
         outer = (v0, o0) if self.swap else (o0, v0)
-        draft.order([*rest, *outer, o1, v1])
+        draft.order([*rest, *outer, jam, o1, v1])
         draft.vectorize(v1)
         draft.interleave(o1)
+        if jam is not None:
+            draft.interleave(jam)
 
     def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
         stage = draft.kernel.stage[self.stage]
         yield replace(self, swap=not self.swap)
+        yield replace(self, swap=not self.swap, copies=MOST_COPIES // 4 if self.copies == 1 else 1)
         for lanes in steps(self.lanes, 4, lanes_of(stage, limits)):
             yield replace(self, lanes=lanes)
+        for copies in steps(self.copies, 1, MOST_COPIES):
+            yield replace(self, copies=copies)
         yield Pointwise(self.stage, self.vector, self.lanes, 1)
 
 
@@ -100,6 +110,21 @@ def sketch_pointwise(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
         while copies < 4 and size >= lanes * copies * 2:
             copies *= 2
     return Pointwise(stage.name, vector, lanes, copies)
+
+
+def written_far(sketch: Sketch, draft: Draft) -> Sketch:
+    """Return a default sketch, for outputs that are written past the caches.
+
+    Transposes go down strips of two tiles: half the time on Zen 5. Not where rows start anywhere
+    (their vectors are not streamed), or are short.
+    """
+    if not isinstance(sketch, Transpose):
+        return sketch
+    loops = draft.own(draft.kernel.stage[sketch.stage])
+    strip = replace(sketch, swap=True, copies=2)
+    sizes = draft.size(loops[sketch.vector]), draft.size(loops[sketch.other])
+    fits = sizes[0] % (strip.lanes * strip.copies) == 0 and min(sizes) >= MOST_COPIES * strip.lanes
+    return strip if fits else sketch
 
 
 def _free(draft: Draft, stage: Stage) -> list[str]:
