@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from search_kernels import SMALL, Watching, number_of, simulate
 from search_tools import LIMITS, addition, product
 
 from tilewright.actions import Schedule
+from tilewright.search import Record
 from tilewright.search.decide import Rules, midmean
 from tilewright.search.finish import FINAL
 from tilewright.search.simulated import Clock, Simulated
@@ -104,14 +106,18 @@ class Places(Watching):
         super().move()
 
 
+def without_and_with(kind: type[Places]) -> tuple[Record, Record]:
+    """Return records of the same search on a steady device, and where its fastest is disturbed."""
+    def run(watch: Callable[[Simulated], Watching]) -> Record:
+        device = Simulated(clock=Clock(), limits=LIMITS,
+                           cost=lambda source: 1e-2 * (1 + 0.5 * number_of(source, 3)))
+        return simulate(product(64, 64, 64), Schedule(), watching=watch(device))
+    alone = run(Watching)
+    return alone, run(lambda device: kind(device, alone.best.seconds))
+
+
 def test_a_bad_place_does_not_lose_the_fastest():
-    def cost(source: str) -> float:
-        return 1e-2 * (1 + 0.5 * number_of(source, 3))
-    alone = simulate(product(64, 64, 64), Schedule(),
-                     watching=Watching(Simulated(clock=Clock(), limits=LIMITS, cost=cost)))
-    device = Simulated(clock=Clock(), limits=LIMITS, cost=cost)
-    record = simulate(product(64, 64, 64), Schedule(),
-                      watching=Places(device, alone.best.seconds))
+    alone, record = without_and_with(Places)
     assert record.best.schedule == alone.best.schedule
 
 
@@ -125,12 +131,7 @@ class Moody(Places):
 
 
 def test_the_next_has_a_chance_where_the_first_of_the_heat_does_not_win():
-    def cost(source: str) -> float:
-        return 1e-2 * (1 + 0.5 * number_of(source, 3))
-    alone = simulate(product(64, 64, 64), Schedule(),
-                     watching=Watching(Simulated(clock=Clock(), limits=LIMITS, cost=cost)))
-    device = Simulated(clock=Clock(), limits=LIMITS, cost=cost)
-    record = simulate(product(64, 64, 64), Schedule(), watching=Moody(device, alone.best.seconds))
+    alone, record = without_and_with(Moody)
     first = min((t for t in record.trials if t.samples), key=lambda t: t.seconds)
     assert first.schedule == alone.best.schedule and max(first.samples) == 3 * first.seconds
     assert record.winner not in (0, first.number) and record.duel[0] == "a"

@@ -29,6 +29,10 @@ class Sketch(ABC):
     def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
         """Yield the sketch with one parameter moved one step, each once; `draft` is not changed."""
 
+    def written_far(self, draft: Draft) -> Sketch:
+        """Return the default sketch where what it stores goes past the caches."""
+        return self
+
     def __str__(self) -> str:
         values = ", ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self)
                            if f.name != "stage")

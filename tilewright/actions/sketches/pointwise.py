@@ -12,6 +12,8 @@ from tilewright.kernel import Stage
 from tilewright.limits import Limits
 
 MOST_COPIES = 16
+STRIP = 4  # tiles side by side that a strip of transposes is tried with first
+LONG = 16  # tiles from which an axis is worth strips by default
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,21 @@ class Transpose(Sketch):
         if jam is not None:
             draft.interleave(jam)
 
+    def written_far(self, draft: Draft) -> Sketch:
+        """Return strips of two tiles: half the time on Zen 5.
+
+        Not where rows start anywhere (their vectors are not streamed), or are short.
+        """
+        loops = draft.own(draft.kernel.stage[self.stage])
+        strip = replace(self, swap=True, copies=2)
+        sizes = draft.size(loops[self.vector]), draft.size(loops[self.other])
+        fits = sizes[0] % (self.lanes * strip.copies) == 0 and min(sizes) >= LONG * self.lanes
+        return strip if fits else self
+
     def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
         stage = draft.kernel.stage[self.stage]
         yield replace(self, swap=not self.swap)
-        yield replace(self, swap=not self.swap, copies=MOST_COPIES // 4 if self.copies == 1 else 1)
+        yield replace(self, swap=not self.swap, copies=STRIP if self.copies == 1 else 1)
         for lanes in steps(self.lanes, 4, lanes_of(stage, limits)):
             yield replace(self, lanes=lanes)
         for copies in steps(self.copies, 1, MOST_COPIES):
@@ -110,21 +123,6 @@ def sketch_pointwise(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
         while copies < 4 and size >= lanes * copies * 2:
             copies *= 2
     return Pointwise(stage.name, vector, lanes, copies)
-
-
-def written_far(sketch: Sketch, draft: Draft) -> Sketch:
-    """Return a default sketch, for outputs that are written past the caches.
-
-    Transposes go down strips of two tiles: half the time on Zen 5. Not where rows start anywhere
-    (their vectors are not streamed), or are short.
-    """
-    if not isinstance(sketch, Transpose):
-        return sketch
-    loops = draft.own(draft.kernel.stage[sketch.stage])
-    strip = replace(sketch, swap=True, copies=2)
-    sizes = draft.size(loops[sketch.vector]), draft.size(loops[sketch.other])
-    fits = sizes[0] % (strip.lanes * strip.copies) == 0 and min(sizes) >= MOST_COPIES * strip.lanes
-    return strip if fits else sketch
 
 
 def _free(draft: Draft, stage: Stage) -> list[str]:

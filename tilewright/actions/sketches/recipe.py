@@ -15,7 +15,7 @@ from tilewright.actions.schedule import Schedule
 from tilewright.actions.sketches.base import Sketch, lanes_of
 from tilewright.actions.sketches.contraction import analyse, in_one_factor, sketch_contraction
 from tilewright.actions.sketches.draft import Draft
-from tilewright.actions.sketches.pointwise import sketch_pointwise, written_far
+from tilewright.actions.sketches.pointwise import sketch_pointwise
 from tilewright.actions.sketches.reduction import sketch_reduction
 from tilewright.actions.stream import StreamStore
 from tilewright.errors import Illegal
@@ -98,7 +98,7 @@ def default_recipe(kernel: Kernel, limits: Limits) -> Recipe:
     for stage in kernel.stages:
         sketch = sketch_of(draft, stage, limits)
         if sketch is not None and any(s.buffer in stream for s in stage.stores):
-            sketch = written_far(sketch, draft)
+            sketch = sketch.written_far(draft)
         if sketch is not None:
             found.append(sketch)
     parallel = limits.threads > 1 and work(kernel) >= PARALLEL_WORK
