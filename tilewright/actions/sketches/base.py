@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from tilewright.actions.sketches.draft import Draft
 from tilewright.actions.vectorize import MOST_LANES
 from tilewright.graph.ops import OPS
-from tilewright.kernel import Stage
+from tilewright.kernel import Kernel, Stage
 from tilewright.limits import Limits
 
 SMALL_BODY = 24  # values up to which several registers of each pay
@@ -37,6 +37,11 @@ class Sketch(ABC):
         values = ", ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self)
                            if f.name != "stage")
         return f"{type(self).__name__.lower()}({self.stage}: {values})"
+
+
+def moved_bytes(kernel: Kernel) -> int:
+    """Return the bytes of a kernel's inputs and outputs."""
+    return sum(int(b.shape[0]) * b.dtype.itemsize for b in (*kernel.inputs, *kernel.outputs))
 
 
 def lanes_of(stage: Stage, limits: Limits) -> int:

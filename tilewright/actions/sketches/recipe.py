@@ -12,7 +12,7 @@ from tilewright.actions.parallel import Parallel
 from tilewright.actions.place import Place
 from tilewright.actions.reorder import Reorder
 from tilewright.actions.schedule import Schedule
-from tilewright.actions.sketches.base import Sketch, lanes_of
+from tilewright.actions.sketches.base import Sketch, lanes_of, moved_bytes
 from tilewright.actions.sketches.contraction import analyse, in_one_factor, sketch_contraction
 from tilewright.actions.sketches.draft import Draft
 from tilewright.actions.sketches.pointwise import sketch_pointwise
@@ -112,8 +112,7 @@ def _streamed(draft: Draft, limits: Limits) -> tuple[str, ...]:
     lines are written without being read first, where each is written once.
     """
     kernel = draft.kernel
-    moved = sum(int(b.shape[0]) * b.dtype.itemsize for b in (*kernel.inputs, *kernel.outputs))
-    if moved < STREAMED * limits.l3:
+    if moved_bytes(kernel) < STREAMED * limits.l3:
         return ()
     found = []
     for buffer in kernel.outputs:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tilewright.actions.access import OPAQUE, accesses
-from tilewright.actions.sketches.base import Sketch, lanes_of, steps, wide
+from tilewright.actions.sketches.base import Sketch, lanes_of, moved_bytes, steps, wide
 from tilewright.actions.sketches.draft import Draft
 from tilewright.kernel import Stage
 from tilewright.kernel.reductions import MOST_SEQUENTIAL
 from tilewright.limits import Limits
+
+NEAR = 0.75  # share of the last cache that a kernel finds its data in
+NEAR_BLOCK = 256  # steps at a time there, over as many columns as there are registers
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,11 @@ def sketch_reduction(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
         return Rows(stage.name, free[-1], min(copies, draft.size(loops[free[-1]])))
     block = _block(draft, stage, vector)
     if block:  # partial states leave the registers between blocks: one set is enough
-        copies *= 4 if _adds_loads(stage) else 2
+        near = moved_bytes(draft.kernel) <= NEAR * limits.l3
+        if stage.is_contraction and near and draft.size(loops[vector]) >= 4 * lanes * copies:
+            copies, block = 4 * copies, NEAR_BLOCK
+        else:
+            copies *= 4 if _adds_loads(stage) else 2
     while copies > 1 and draft.size(loops[vector]) < lanes * copies:
         copies //= 2
     registers = min(wide(stage, lanes), copies)
