@@ -95,7 +95,7 @@ def test_tune_hands_on_what_ended_the_script(simulated, device, tmp_path):
 def test_tune_keeps_the_best_when_interrupted(simulated, device, script):
     f = tw.jit(lambda x: tw.sum(x * x, axis=1))
     device.make_slow(f.compile(tw.asarray(np.ones((40, 112), "float32"))).plan)
-    device.stop = 40
+    device.stop = 200
     result = run("tune", "--beam", "2", "--seconds", "30", script)
     assert "interrupted: the best so far is kept" in result.output
     assert "a faster schedule" in result.output

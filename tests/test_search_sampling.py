@@ -13,7 +13,9 @@ from search_tools import LIMITS, addition, product
 from tilewright.actions import Schedule
 from tilewright.search import Record
 from tilewright.search.decide import Rules, midmean
-from tilewright.search.finish import FINAL
+from tilewright.search.finish import FINAL, MOST_RUNS
+from tilewright.search.looks import TURNS, Looks
+from tilewright.search.sampler import Sampler
 from tilewright.search.simulated import Clock, Simulated
 
 
@@ -53,14 +55,68 @@ def test_a_batch_is_sampled_in_turns_at_several_places():
     watching = listening(cost=lambda source: 1e-5)
     simulate(addition(64, 64), budget=replace(SMALL, rounds=1), watching=watching)
     batch = max(watching.batches[:-1], key=lambda handles: len(set(handles)))  # the last: the end
-    size = len(set(batch) - {-1})
+    size = batch.index(-1)
     assert size > 3
     turns = [batch[:size]]
-    for start in range(size, len(batch), size + 1):
+    end = 2 * Rules().samples * (size + 1) - 1  # all are as fast as the best
+    for start in range(size, end, size + 1):
         assert batch[start] == -1
         turns.append(batch[start + 1:start + 1 + size])
-    assert len(turns) == 2 * Rules().samples  # all are as fast as the best
     assert all(sorted(turn) == sorted(turns[0]) for turn in turns)
+    looks = Counter(batch[end:])  # at the fastest, beside the given
+    assert len(looks) == 3 and looks[0] == TURNS and set(looks.values()) == {TURNS}
+
+
+class Turning(Simulated):
+    """After some seconds, all but the given schedule take `factor` times as long."""
+
+    def __init__(self, after: float, factor: float):
+        super().__init__(lambda source: 1e-5 * (0.9 + 0.2 * number_of(source, 2)),
+                         clock=Clock(), limits=LIMITS)
+        self.after, self.factor = after, factor
+
+    def sample(self, handle: int):
+        found = super().sample(handle)
+        late = self.clock() > self.after
+        return found * (1.15 if handle == 0 else self.factor if late else 1.0)
+
+
+LONG = replace(SMALL, rounds=8, per_round=16)
+
+
+def turning(share: float, factor: float) -> Record:
+    """Search where all but the given are slower by a factor after a share of the rounds."""
+    kernel = addition(64, 64)
+    calm = simulate(kernel, budget=LONG, watching=Watching(Turning(float("inf"), 1.0)))
+    assert calm.winner
+    after = share * calm.rounds[-1].ended
+    return simulate(kernel, budget=LONG, watching=Watching(Turning(after, factor)))
+
+
+def test_a_state_of_the_machine_at_the_end_does_not_lose_a_gain():
+    record = turning(1.0, 1.2)
+    assert record.winner and record.duel[0] == "a"
+
+
+def test_a_state_that_lasts_keeps_the_given_schedule():
+    assert turning(0.3, 1.4).winner == 0
+
+
+def looks_of(ratios: dict[int, list[float]]) -> Looks:
+    watching = listening()
+    sampler = Sampler(None, None, watching, Rules(), 0.0, 0.0, lambda: False, watching.device.clock)
+    return Looks(sampler, watching, 1.0, ratios)
+
+
+def test_what_is_slower_in_the_mean_loses_though_it_was_faster_at_the_end():
+    looks = looks_of( {3: [0.9, 0.92, 0.9, 0.91, 0.9]})
+    assert looks.overrule(3, ("a", 1.02, 1.01, 1.03))[0] == "b"
+    assert looks.overrule(4, ("a", 1.02, 1.01, 1.03)) == ("a", 1.02, 1.01, 1.03)
+
+
+def test_few_looks_overrule_nothing():
+    looks = looks_of( {3: 4 * [0.9]})
+    assert looks.overrule(3, ("a", 1.02, 1.01, 1.03))[0] == "a"
 
 
 def test_one_long_sample_does_not_lose_a_candidate():
@@ -138,7 +194,7 @@ def test_the_next_has_a_chance_where_the_first_of_the_heat_does_not_win():
     assert alone.best.seconds < record.best.seconds < 1.1 * alone.best.seconds
 
 
-@pytest.mark.parametrize("seconds, runs", [(1e-4, 8), (1e-2, 1)])
+@pytest.mark.parametrize("seconds, runs", [(1e-5, MOST_RUNS), (1e-2, 1)])
 def test_pairs_of_short_runs_are_of_several(seconds, runs):
     record = simulate(product(64, 64, 64), Schedule(), replace(SMALL, seconds=10.0),
                       cost=lambda source: seconds * (1 + 0.5 * number_of(source, 3)))

@@ -20,6 +20,7 @@ from tilewright.search.cross import crossings
 from tilewright.search.decide import Rules, progressed
 from tilewright.search.finish import SETTLE, Finish
 from tilewright.search.gate import Entry, Gate, drop, promise
+from tilewright.search.looks import Looks
 from tilewright.search.measurer import Failure, Measurer
 from tilewright.search.record import Record, Round, Trial
 from tilewright.search.sampler import Sampler
@@ -28,6 +29,8 @@ BATCH = 16  # sources compiled between two looks at the clock
 IDLE = 16  # candidates in a row, in whole batches, without a new fastest that end a round
 RESERVE = 0.12  # share of the budget that is kept for the last comparisons, at most
 JUDGE = 0.05  # share of the budget for telling two candidates apart after a round
+LOOK = 0.004  # share of the budget for one look at the fastest and the given, at most
+ALIKE = 0.03  # share of the fastest's time by which others are looked at as well
 NESTS = 0.05  # share of the budget for making a round's nests, at most
 EFFORT = 0.05  # share of the budget for a round's code and runs, at least
 DRY_EFFORT = 0.15  # and after a dry round
@@ -54,7 +57,7 @@ class Budget:
     beam: int = 4
     seconds: float = 13.0
     per_round: int = 32
-    rounds: int = 12
+    rounds: int = 20
     slack: float = 4.0
     sketches: str = "default"
 
@@ -77,6 +80,7 @@ class Search:
         self.gate = Gate(self.record, backend, limits, budget.slack, self._left_for_rounds)
         self.sampler = Sampler(self.record, self.gate, measurer, self.rules,
                                SHORT * budget.seconds, LONG * budget.seconds, self._spent, clock)
+        self.looks = Looks(self.sampler, measurer, LOOK * budget.seconds)
         form = forms(kernel, limits)[alternative]
         self.given = Candidate(alternative, form, start, label="given")
         self.reserve = 0.0  # seconds that the end will take
@@ -251,7 +255,17 @@ class Search:
             if self.watch is not None:
                 self.watch(self.record)
         self.sampler.settle(batch)
+        if not self._spent():
+            self._look()
         return len(batch)
+
+    def _look(self) -> None:
+        """Hold the fastest against the given schedule, and who is about as fast for longest."""
+        timed = [t for t in self._timed() if t.number]
+        alike = [t.number for t in timed if t.seconds <= (1 + ALIKE) * timed[0].seconds]
+        known = sorted(alike[1:], key=lambda n: -len(self.looks.ratios.get(n, ())))
+        numbers = [*alike[:1], *known[:1]]
+        self.looks.take(self.gate.entries[0], [self.gate.entries[n] for n in numbers])
 
     def _sources(self, waiting: list[Entry], number: int, batch: list[Entry]) -> Iterator[str]:
         """Yield the sources of a batch, which gains their entries."""
@@ -334,8 +348,8 @@ class Search:
             self.watch(self.record)
 
     def _finish(self) -> None:
-        finish = Finish(self.record, self.gate, self.sampler, self.measurer, self.rules,
-                        self._left, self.reserve, SETTLE * self.budget.seconds)
+        finish = Finish(self.record, self.gate, self.sampler, self.measurer, self.looks,
+                        self.rules, self._left, self.reserve, SETTLE * self.budget.seconds)
         finish.run(self._timed(), FINALISTS * self.budget.beam)
         self.record.seconds["total"] = self.clock() - self.began
 

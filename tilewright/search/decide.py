@@ -38,7 +38,7 @@ class Rules:
     heat: int = 3
     places: int = 5
     dry_rounds: int = 3
-    most_dry_rounds: int = 5
+    most_dry_rounds: int = 8
     noisy: float = 0.1
 
     def against(self, noise: float) -> Rules:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import median
 
 from tilewright.errors import BackendError
@@ -22,6 +23,7 @@ from tilewright.search.decide import (
     verdict,
 )
 from tilewright.search.gate import Entry, Gate
+from tilewright.search.looks import Looks
 from tilewright.search.measurer import Measurer
 from tilewright.search.record import Record, Trial
 from tilewright.search.sampler import Sampler
@@ -31,8 +33,8 @@ HEAT = 0.5  # share of the reserve that the last heat may take
 SETTLE = 0.01  # share of the budget that turns at one place last, where samples are short
 AMPLE = 0.1  # or share of what is left of the budget, if that is more
 FINAL = 4  # of the last heat are at every place, at least
-MOST_TURNS = 30  # times the rule's, however short
-MOST_RUNS = 8  # that make one pair, however short
+MOST_TURNS = 100  # times the rule's, however short
+MOST_RUNS = 32  # that make one pair, however short
 CHANCES = 3  # of the last heat are compared with the given schedule, until one wins
 
 
@@ -49,6 +51,7 @@ class Finish:
     gate: Gate
     sampler: Sampler
     measurer: Measurer
+    looks: Looks
     rules: Rules
     left: Callable[[], float]
     reserve: float
@@ -57,8 +60,8 @@ class Finish:
     def run(self, ranked: Sequence[Trial], most: int) -> None:
         """Set the winner: the first of the last heat, unless it does not beat the given schedule.
 
-        Then the next ones have a chance. `ranked` is what was timed, the fastest first; up to
-        `most` of them take part.
+        Then others have a chance. `ranked` is what was timed, the fastest first; up to `most` of
+        them take part.
         """
         self.record.winner = 0
         try:
@@ -67,20 +70,28 @@ class Finish:
             self.record.why = "interrupted"
             order = [t.number for t in ranked if t.samples]  # others failed meanwhile
         lost = 0
-        while order and order[0] and lost < CHANCES and not (lost and self.left() <= 0):
-            number = order.pop(0)
+        for number in self._chances(order):
+            if lost == CHANCES or lost and (self.left() <= 0 or self.record.why == "interrupted"):
+                break
             try:
                 found = self._compare(self.gate.entries[number])
             except BackendError:
                 continue  # it failed: the next one's turn
+            found = self.looks.overrule(number, found)
             if not lost or found[0] == "a":
                 self.record.duel = found
             if found[0] == "a":
                 self.record.winner = number
                 break
             lost += 1
-            if self.record.why == "interrupted":
-                break
+
+    def _chances(self, order: list[int]) -> list[int]:
+        """Return who may be held against the given schedule, in turn.
+
+        Those are all before it in the order; second, who was ahead of it throughout the search.
+        """
+        before = list(takewhile(bool, order))
+        return list(dict.fromkeys([*before[:1], *self.looks.ahead(), *before[1:]]))
 
     def _compare(self, entry: Entry) -> Verdict:
         """Return what comes of an entry against the given schedule; Ctrl-C ends it early."""
