@@ -16,11 +16,11 @@ from tilewright.actions.access import OPAQUE, Access, accesses, loads_of, symbol
 from tilewright.actions.copy import Copy
 from tilewright.actions.sketches.base import Sketch
 from tilewright.actions.sketches.draft import Draft
+from tilewright.actions.sketches.tile import best_tile, tall_tile
 from tilewright.errors import Illegal
 from tilewright.kernel import Stage
 from tilewright.limits import LINE, Limits
 
-MOST_TALL = 16  # rows
 MOST_PAGES = 1024  # that steps of rows across memory may walk before they come back
 
 
@@ -82,7 +82,7 @@ def _cost(draft: Draft, stage: Stage, shape: Shape, limits: Limits) -> float:
     loops = draft.own(stage)
     lanes = limits.lanes(stage.state.init[0].dtype.itemsize)  # type: ignore[union-attr]
     m, n = draft.size(loops[shape.row]), draft.size(loops[shape.vector])
-    efficiency, rows, _ = _tile(m, n, lanes, limits)
+    efficiency, rows, _ = best_tile(m, n, lanes, limits)
     depth = prod(int(draft.kernel.axis[a].extent) for a in shape.steps)
     _, stores = accesses(draft.kernel, stage)
     time = 1 / efficiency
@@ -196,20 +196,25 @@ def sketch_contraction(draft: Draft, stage: Stage, limits: Limits) -> Contractio
     lanes = limits.lanes(itemsize)
     m, n = draft.size(loops[shape.row]), draft.size(loops[shape.vector])
     depth = max(prod(draft.size(loops[a]) for a in shape.steps), 1)
-    _, rows, vectors = _tile(m, n, lanes, limits)
+    _, rows, vectors = best_tile(m, n, lanes, limits)
     across = _rows_lie_across(draft, stage, shape)
     if across:
-        rows, vectors = _tall_tile(m, n, lanes, limits)
+        rows, vectors = tall_tile(m, n, lanes, limits)
     panel = vectors * lanes
     # a block of packed columns takes half of L2, the rows stream past it
-    block = max(1, min(limits.l2 // 2 // (min(depth, 512) * itemsize) // panel, 4)) * panel
+    block = _fitting(min(depth, 512) * itemsize * panel, limits) * panel
     pack = _pays_to_pack(draft, stage, shape, m // max(rows, 1))
     steps = depth
-    if depth * block * itemsize > limits.l2 or (across and depth > MOST_PAGES):
-        if len(shape.steps) == 1:
-            steps = 512
-        elif pack:
+    if depth * block * itemsize <= limits.l2 and not (across and depth > MOST_PAGES):
+        block = _fitting(depth * itemsize * panel, limits) * panel
+    elif len(shape.steps) > 1:
+        if pack:
             steps = limits.l2 // 2 // (min(block, n) * itemsize)
+    elif pack and not across:  # results are read and written once for so many steps
+        block = 2 * panel
+        steps = limits.l2 // 2 // (block * itemsize)
+    else:
+        steps = 512
     pack_rows = ""
     factor = _row_bytes(draft, stage, shape)
     little = 2 * rows * itemsize < LINE and factor > limits.l2 // 2  # of a line, from far away
@@ -218,46 +223,14 @@ def sketch_contraction(draft: Draft, stage: Stage, limits: Limits) -> Contractio
     return Contraction(stage.name, rows, vectors, min(block, n), steps, pack, pack_rows)
 
 
-def _tall_tile(m: int, n: int, lanes: int, limits: Limits) -> tuple[int, int]:
-    """Return the (rows, vectors) with the most rows, evenly: they share cache lines."""
-    vectors = 1 + (n > lanes)
-    most = min(m, MOST_TALL, (limits.registers - 1) // vectors - 1)
-    return -(-m // -(-m // most)), vectors
-
-
-def _tile(m: int, n: int, lanes: int, limits: Limits) -> tuple[float, int, int]:
-    """Return (efficiency, rows, vectors) of the best register tile for m rows and n columns."""
-    best, rows, vectors = 1e-9, 1, 1
-    for v in range(1, 5):
-        for r in range(1, min(m, 16) + 1):
-            if r * v + v + 1 > limits.registers or (v > 1 and (v - 1) * lanes >= n):
-                continue
-            value = _efficiency(r, v, m, n, lanes)
-            if value > best * 1.01:
-                best, rows, vectors = value, r, v
-    return best, rows, vectors
-
-
-def _efficiency(r: int, v: int, m: int, n: int, lanes: int) -> float:
-    """Return the share of multiply-adds per cycle that a tile reaches, edges included.
-
-    Two multiply-adds and two loads a cycle, a tenth of a cycle lost for each load; eight
-    multiply-adds must be under way to hide their latency.
-    """
-    def speed(rows: int) -> float:
-        work = rows * v
-        loads = rows + v
-        return work / (max(work / 2, loads / 2, 4) + loads / 10)
-    full, rest = divmod(m, r)
-    cycles = full * r * v / speed(r) + (rest * v / speed(rest) if rest else 0)
-    waste = n / (-(-n // (v * lanes)) * v * lanes)
-    copies = 1 + (1 if rest else 0) + (1 if n % (v * lanes) else 0)
-    return m * v / cycles * waste * (1 - 0.02 * copies)
-
-
 def _operand(draft: Draft, stage: Stage, letter: str) -> list[Access]:
     factors = stage.state.update[0].args[1].args  # type: ignore[union-attr]
     return loads_of(draft.kernel, factors["ab".index(letter)])
+
+
+def _fitting(nbytes: int, limits: Limits) -> int:
+    """Return how many panels of so many bytes half of L2 holds: one at least, four at most."""
+    return max(1, min(limits.l2 // 2 // nbytes, 4))
 
 
 def _pays_to_pack(draft: Draft, stage: Stage, shape: Shape, tiles: int) -> bool:
