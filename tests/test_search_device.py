@@ -116,7 +116,7 @@ def test_long_code_moves_as_well(monkeypatch):
     kernel = rows(9, 50)
     bench = begun(kernel, monkeypatch)
     code = _plain(native_code(kernel))
-    for longest, places in ((len(code[0]), 1), (len(code[0]) - 1, 3)):
+    for longest, places in ((len(code[0]), 1), (len(code[0]) - 1, 5)):
         monkeypatch.setattr("tilewright.worker.bench._PAGE", longest)
         met = []
         for _ in range(6):

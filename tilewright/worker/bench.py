@@ -31,7 +31,7 @@ _ZONE = 64  # bytes after every written buffer that must stay as they are
 _LOOKS = 3  # at how often a short run must repeat to fill a sample
 _SHORT = 2e-3  # seconds below which a run comes first that does not count: the process was asleep
 _PLACES, _MOST_PLACED = 3, 1 << 30  # where buffers lie in turns; bytes of all these places
-_PAGE = 4096  # bytes; code of several pages is at several places as well, see `_spread`
+_PAGE, _CODE_PLACES = 4096, 5  # bytes; code of several pages is at so many places, see `_spread`
 _PERTURBED = 2  # runs with other last bits, to learn how well-conditioned a kernel is
 _OTHERS, _THREAD = 256 << 20, 80 << 20  # bytes mapped for code; for a thread's stack and arena
 
@@ -246,7 +246,7 @@ class Bench:
             return
         linked.place = self._moves
         linked.elsewhere.append((linked.frame, linked.executable))
-        if len(linked.elsewhere) < _PLACES:
+        if len(linked.elsewhere) < _CODE_PLACES:
             other = self._load(linked.code)
             linked.frame, linked.executable = other.frame, other.executable
         else:
