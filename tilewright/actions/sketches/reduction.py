@@ -12,7 +12,7 @@ from tilewright.kernel import Stage
 from tilewright.kernel.reductions import MOST_SEQUENTIAL
 from tilewright.limits import Limits
 
-NEAR = 0.75  # share of the last cache that a kernel finds its data in
+NEAR = 0.25  # share of the last cache that a kernel finds its data in, whatever ran before
 NEAR_BLOCK = 256  # steps at a time there, over as many columns as there are registers
 
 
