@@ -96,6 +96,18 @@ def _strided() -> Node:
     return apply("add", x, full(1, x))
 
 
+def _windows() -> Node:
+    """Maxima of pairs: both lie side by side, and are picked from the same vectors."""
+    return reduce(apply("reshape", values(4, 38), shape=(4, 19, 2)), "max", 2)
+
+
+def _stacked() -> Node:
+    """Three columns of rows, written by three stages, each a third of every line."""
+    x, y = values(7, 9), values(7, 9, seed=1)
+    columns = [apply("reshape", v, shape=(7, 9, 1)) for v in (apply("add", x, y), y, x)]
+    return apply("concat", *columns, axis=2)
+
+
 def _bools() -> Node:
     x = values(6, 35, low=0, high=9)
     return reduce(apply("less", x, full(8, x)), "min", 1)
@@ -132,6 +144,8 @@ GRAPHS: dict[str, tuple[Callable[[], Node], bool]] = {
     "broadcast": (_broadcast, True),
     "split-sum": (_split_sum, True),
     "strided": (_strided, True),
+    "windows": (_windows, True),
+    "stacked": (_stacked, True),
     "bool-all": (_bools, True),
     "uint8-sum": (lambda: reduce(values(7, 33, dtype=uint8, low=0, high=255), "sum", 0), True),
     "uint8-max": (lambda: reduce(values(7, 33, dtype=uint8, low=0, high=255), "max", 1), True),

@@ -9,6 +9,12 @@ from tilewright.kernel import Kernel, Stage
 from tilewright.kernel.value import Value, postorder
 
 OPAQUE = 1 << 40  # the stride of an index that is no linear form of its axis
+MOST_PICKED = 8  # elements between lanes; beyond, little of what is loaded is wanted
+
+
+def picked(stride: int, lanes: int) -> bool:
+    """Return whether lanes so far apart are picked from vectors side by side, not gathered."""
+    return 2 <= abs(stride) <= min(MOST_PICKED, lanes // 2)
 
 
 @dataclass(frozen=True)

@@ -257,7 +257,8 @@ class Emitter(Steps):
             order, cut = self.order(name, "copy", [value])
             self.leaves.evaluate(point, order, cut)
             offset, _ = self.leaves.copy_offset(point, name)
-            self.leaves.store(point, name, offset, point.memo[id(value)], point.guard)
+            self.leaves.transfers.store(point.lanes, name, offset, point.memo[id(value)],
+                                        point.guard)
 
     def _lets(self, point: Point, stage: Stage) -> None:
         for let in stage.lets:
@@ -286,10 +287,10 @@ class Emitter(Steps):
             if never:
                 continue
             where = tuple(substitute(e, point.axes) for e in store.index)
-            offset = self.leaves.place(store.buffer, where)
+            offset = self.leaves.transfers.place(store.buffer, where)
             value = point.memo[id(store.value)]
-            self.leaves.store(point, store.buffer, offset, value, mask, store.combine,
-                              store.buffer in self.nest.streams)
+            self.leaves.transfers.store(point.lanes, store.buffer, offset, value, mask,
+                                        store.combine, store.buffer in self.nest.streams)
 
     def _update_leaf(self, name: str, stage: Stage) -> None:
         state = stage.state

@@ -8,29 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilewright.actions.nest import Nest, base, nominal
+from tilewright.actions.nest import base, nominal
 from tilewright.dtypes import bool_
-from tilewright.index import Expr, Sym, as_expr, const, multiple_of, substitute, symbols
+from tilewright.index import Expr, Sym, as_expr, const, substitute, symbols
 from tilewright.kernel.value import Value, const_number, divides
 from tilewright.kernel.value import test as make_test
-from tilewright.limits import LINE
 from tilewright.lower import scalar
-from tilewright.lower.address import LANE, Addresses
+from tilewright.lower.address import LANE
 from tilewright.lower.band import band_of
-from tilewright.lower.regions import (
-    Region,
-    axes_of,
-    copy_strides,
-    indices,
-)
+from tilewright.lower.regions import axes_of, copy_strides, indices
+from tilewright.lower.transfers import Memory, Transfers
 from tilewright.lower.transpose import transpose
 from tilewright.program import Builder, Instr, MemRef, Type
-
-
-def _type(x: Instr) -> Type:
-    """Return the type of an instruction that has a value."""
-    assert x.type is not None
-    return x.type
 
 
 @dataclass
@@ -48,25 +37,13 @@ class Point:
     others: tuple[int, ...] = ()  # the copies of the interleaved loops around it
 
 
-@dataclass
-class Memory:
-    """Where each buffer of the kernel lies, which operands were copied, and how memory is written.
-
-    streamed    bytes of the least vector that is stored past the caches
-    """
-
-    nest: Nest
-    env: dict[str, Expr]
-    regions: dict[str, Region]
-    streamed: int
-
-
 class Leaves:
     """Emits values of stages; knows nothing of loops."""
 
     def __init__(self, builder: Builder, memory: Memory):
         self.builder, self.memory = builder, memory
-        self.addresses = Addresses(builder)
+        self.transfers = Transfers(builder, memory)
+        self.addresses = self.transfers.addresses
         self._tiles: dict[tuple, list[Instr]] = {}
         self._tiled: dict[tuple, bool] = {}
 
@@ -152,22 +129,9 @@ class Leaves:
 
     # -- memory ------------------------------------------------------------------------------
 
-    def place(self, buffer: str, where: tuple[Expr, ...]) -> Expr:
-        """Return the flat offset of an element under the current loops."""
-        if buffer in self.memory.regions:
-            return self.memory.regions[buffer].offset(where, self.memory.env)
-        return where[0]
-
-    def reference(self, buffer: str, offset: int, rest: Expr, itemsize: int) -> MemRef:
-        align = 0
-        if buffer in self.memory.regions or buffer.endswith(".copy"):
-            step = multiple_of(Expr(rest.terms, offset)) * itemsize
-            align = LINE if step % LINE == 0 else (step & -step)
-        return MemRef(buffer, offset, align)
-
     def _load(self, point: Point, value: Value) -> Instr:
         buffer, where = value.data
-        e = self.place(buffer, tuple(substitute(w, point.axes) for w in where))
+        e = self.transfers.place(buffer, tuple(substitute(w, point.axes) for w in where))
         mask: Instr | None = None
         for guard in value.args:
             test = point.memo[id(guard)]
@@ -208,7 +172,7 @@ class Leaves:
         copy = Sym(loop, first, first + point.lanes - 1)
         known = indices(nest, point.owner, env | {loop: as_expr(copy)})
         axes = axes_of(nest, point.owner, known)
-        offset = self.place(buffer, tuple(substitute(w, axes) for w in where))
+        offset = self.transfers.place(buffer, tuple(substitute(w, axes) for w in where))
         vector = band_of(nest, point.owner).vector
         lane = Sym(LANE, 0, point.lanes - 1)
         return offset.coefficient(copy) == 1 and copy not in symbols(offset - as_expr(copy)) \
@@ -218,38 +182,10 @@ class Leaves:
     def load(self, point: Point, dtype, buffer: str, e: Expr, mask: Instr | None,
              tiled: bool = False) -> Instr:
         """Load the element, or the lanes, at offset e; masked-off ones give 0."""
-        b, a = self.builder, self.addresses
-        coef, rest = a.split_lane(e)
-        if coef == 0 and (mask is None or _type(mask).lanes == 1):
-            return self._load_scalar(dtype, buffer, rest, mask)
-        n = point.lanes
-        wide = Type(dtype, n)
-        if mask is not None:
-            mask = b.splat(mask, n)
-        if coef in (1, -1):
-            if coef == -1:
-                rest = rest - (n - 1)
-                mask = None if mask is None else b.shuffle(mask, mask, tuple(range(n - 1, -1, -1)))
-            offset, constant = a.parts(rest)
-            ref = self.reference(buffer, constant, rest, dtype.itemsize)
-            loaded = b.load(wide, offset, ref, mask)
-            return loaded if coef == 1 else b.shuffle(loaded, loaded, tuple(range(n - 1, -1, -1)))
-        if tiled and coef is not None and mask is None:
+        coef, rest = self.addresses.split_lane(e)
+        if tiled and mask is None and coef is not None and abs(coef) > 1:
             return self._load_tile(point, dtype, buffer, rest, coef)
-        offsets = a.vector(Expr(e.terms, 0), n)
-        return b.load(wide, offsets, MemRef(buffer, e.const), mask, op="gather")
-
-    def _load_scalar(self, dtype, buffer: str, e: Expr, mask: Instr | None) -> Instr:
-        b = self.builder
-        if mask is None:
-            offset, constant = self.addresses.parts(e)
-            return b.load(Type(dtype), offset, MemRef(buffer, constant))
-        if buffer not in b.read_only:  # another worker may be writing at offset 0
-            offset, constant = self.addresses.parts(e)
-            return b.load(Type(dtype), offset, MemRef(buffer, constant), mask)
-        safe = b.op("select", mask, self.addresses.scalar(e), b.as_index(0))
-        loaded = b.load(Type(dtype), safe, MemRef(buffer))
-        return b.op("select", mask, loaded, b.const(0, Type(dtype)))
+        return self.transfers.load(point.lanes, dtype, buffer, e, mask)
 
     def _load_tile(self, point: Point, dtype, buffer: str, rest: Expr, coef: int) -> Instr:
         """Load a square tile along the interleaved loop, one vector per lane, and transpose it."""
@@ -285,90 +221,3 @@ class Leaves:
             inside &= index.hi < max(nominal(nest, loop), 1)
             e = e + index * stride
         return e, inside
-
-    def store(self, point: Point, buffer: str, e: Expr, value: Instr, mask: Instr | None,
-              combine: str = "", stream: bool = False) -> None:
-        """Store a scalar, or the lanes, at offset e, combined with what is there on request."""
-        combine = {"max": "maximum", "min": "minimum"}.get(combine, combine)
-        b, a = self.builder, self.addresses
-        coef, rest = a.split_lane(e)
-        n = point.lanes
-        if coef == 0 and mask is not None and _type(mask).lanes > 1:
-            coef = None
-        if combine and n > 1 and not coef:
-            self._combine_lanes(point, buffer, e, value, mask, combine)
-            return
-        if coef == 0:
-            if _type(value).lanes > 1:
-                value = b.lane(value, n - 1)
-            self._store_scalar(buffer, rest, value, mask, combine)
-            return
-        value = b.splat(value, n)
-        if mask is not None:
-            mask = b.splat(mask, n)
-        if coef == 1:
-            offset, constant = a.parts(rest)
-            ref = self.reference(buffer, constant, rest, _type(value).dtype.itemsize)
-            if stream and mask is None:
-                ref = self._streamed(ref, rest, _type(value))
-            if combine:
-                old = b.load(_type(value), offset, ref, mask)
-                value = scalar.emit(b, combine, [old, value], _type(value).dtype)
-            b.store(offset, value, ref, mask)
-            return
-        offsets = a.vector(Expr(e.terms, 0), n)
-        ref = MemRef(buffer, e.const)
-        if combine:
-            old = b.load(_type(value), offsets, ref, mask, op="gather")
-            value = scalar.emit(b, combine, [old, value], _type(value).dtype)
-        b.store(offsets, value, ref, mask, op="scatter")
-
-    def _streamed(self, ref: MemRef, rest: Expr, type_: Type) -> MemRef:
-        """Return a non-temporal reference, if every vector stored there is aligned to its size.
-
-        Not of small parts of a line: at times it is written out before it is whole, which costs
-        more than the caches do.
-        """
-        whole = type_.lanes * type_.dtype.itemsize
-        width = min(whole, LINE)
-        aligned = multiple_of(rest) * type_.dtype.itemsize % width == 0
-        if whole < self.memory.streamed or whole & (whole - 1) or not aligned:
-            return ref
-        return MemRef(ref.buffer, ref.offset, width, stream=True)
-
-    def _combine_lanes(self, point: Point, buffer: str, e: Expr, value: Instr,
-                       mask: Instr | None, combine: str) -> None:
-        """Combine lane after lane: several may hit one element."""
-        b, n = self.builder, point.lanes
-        value, offsets = b.splat(value, n), self.addresses.vector(e, n)
-        mask = None if mask is None else b.splat(mask, n)
-        for lane in range(n):
-            offset, new = b.lane(offsets, lane), b.lane(value, lane)
-
-            def put(offset: Instr = offset, new: Instr = new) -> None:
-                old = b.load(_type(new), offset, MemRef(buffer))
-                b.store(offset, scalar.emit(b, combine, [old, new], _type(new).dtype),
-                        MemRef(buffer))
-            if mask is None:
-                put()
-            else:
-                with b.when(b.lane(mask, lane)):
-                    put()
-
-    def _store_scalar(self, buffer: str, e: Expr, value: Instr, mask: Instr | None,
-                      combine: str) -> None:
-        b = self.builder
-
-        def put() -> None:
-            offset, constant = self.addresses.parts(e)
-            ref = MemRef(buffer, constant)
-            new = value
-            if combine:
-                old = b.load(_type(value), offset, ref)
-                new = scalar.emit(b, combine, [old, value], _type(value).dtype)
-            b.store(offset, new, ref)
-        if mask is None:
-            put()
-        else:
-            with b.when(mask):
-                put()

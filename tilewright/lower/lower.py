@@ -9,9 +9,10 @@ from tilewright.dtypes import DType
 from tilewright.errors import Illegal
 from tilewright.limits import LINE, Limits
 from tilewright.lower.emit import Emitter
-from tilewright.lower.leaf import Leaves, Memory
+from tilewright.lower.leaf import Leaves
 from tilewright.lower.regions import Region, copy_strides, plan_region, users
 from tilewright.lower.states import partial_in_output, partial_name, partial_region
+from tilewright.lower.transfers import Memory
 from tilewright.program import Binding, Builder, Param, Program, Scratch
 
 

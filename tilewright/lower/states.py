@@ -149,7 +149,7 @@ class PartialMemory:
         """Merge the kept partial states into fresh accumulators: lane 0 of copy 0 where merged."""
         b = emitter.builder
         for point, key, slot, dtype, buffer, offset in self._each(emitter, acc):
-            kept = emitter.leaves.load(point, dtype, buffer, offset, point.guard)
+            kept = emitter.leaves.transfers.load(point.lanes, dtype, buffer, offset, point.guard)
             if acc.vector_reduced and acc.lanes > 1:
                 first = b.op("eq", b.lanes(acc.lanes), b.as_index(0))
                 kept = b.op("select", first, b.splat(kept, acc.lanes), acc.values[key][slot])
@@ -159,7 +159,7 @@ class PartialMemory:
     def add(self, emitter: Emitter, acc: Accumulators) -> None:
         """Merge the kept partial states with merged accumulators: one addition per pass."""
         for point, key, slot, dtype, buffer, offset in self._each(emitter, acc):
-            kept = emitter.leaves.load(point, dtype, buffer, offset, point.guard)
+            kept = emitter.leaves.transfers.load(point.lanes, dtype, buffer, offset, point.guard)
             width = acc.free_band.lanes
             acc.values[key] = emitter.merge(
                 acc.state, acc.state_values[slot:slot + 1], acc.other_values[slot:slot + 1],
@@ -167,7 +167,8 @@ class PartialMemory:
 
     def store(self, emitter: Emitter, acc: Accumulators) -> None:
         for point, key, slot, _, buffer, offset in self._each(emitter, acc):
-            emitter.leaves.store(point, buffer, offset, acc.values[key][slot], point.guard)
+            emitter.leaves.transfers.store(point.lanes, buffer, offset, acc.values[key][slot],
+                                           point.guard)
 
 
 def sums_floats(stage: Stage) -> bool:
