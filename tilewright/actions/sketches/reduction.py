@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
-from tilewright.actions.access import OPAQUE, accesses
+from tilewright.actions.access import MOST_PICKED, Access, accesses, picked
 from tilewright.actions.sketches.base import Sketch, lanes_of, moved_bytes, steps, wide
 from tilewright.actions.sketches.draft import Draft
+from tilewright.actions.unroll import Unroll
 from tilewright.kernel import Stage
 from tilewright.kernel.reductions import MOST_SEQUENTIAL
 from tilewright.limits import Limits
 
 NEAR = 0.25  # share of the last cache that a kernel finds its data in, whatever ran before
+TIE = 0.75  # of a reduce axis' cost, below which a free one is put in lanes
 NEAR_BLOCK = 256  # steps at a time there, over as many columns as there are registers
 
 
@@ -51,6 +54,16 @@ class Reduction(Sketch):
         draft.vectorize(lane)
         if jam is not None:
             draft.interleave(jam)
+        if walk and walk[-1] in order and self._shares_loads(draft, walk[-1]):
+            draft.do(Unroll(walk[-1]))
+
+    def _shares_loads(self, draft: Draft, walk: str) -> bool:
+        """Return whether the steps of a short loop pick lanes from the same vectors."""
+        stage = draft.kernel.stage[self.stage]
+        (axis,) = draft.nest.axes_of(walk)
+        return 1 < draft.size(walk) <= MOST_PICKED and any(
+            picked(a.stride(self.vector), self.lanes) and abs(a.stride(axis)) == 1
+            for a in accesses(draft.kernel, stage)[0])
 
     def neighbours(self, draft: Draft, limits: Limits) -> Iterator[Sketch]:
         stage = draft.kernel.stage[self.stage]
@@ -98,7 +111,7 @@ def sketch_reduction(draft: Draft, stage: Stage, limits: Limits) -> Sketch | Non
     """Return the default sketch of a stage with state."""
     loops = draft.own(stage)
     lanes, copies = lanes_of(stage, limits), _copies(stage, limits)
-    vector = _vector_axis(draft, stage)
+    vector = _vector_axis(draft, stage, limits)
     if vector is None:
         free = [a for a in loops if stage.role.get(a) == "free" and draft.size(loops[a]) > 1]
         if not free:
@@ -159,20 +172,46 @@ def _walkable(draft: Draft, stage: Stage) -> list[str]:
             if stage.role.get(a) in ("free", "reduce") and draft.size(loop) > 1]
 
 
-def _vector_axis(draft: Draft, stage: Stage) -> str | None:
-    """Return the axis that most loads walk by one element; reduce axes win ties."""
+def _vector_axis(draft: Draft, stage: Stage, limits: Limits) -> str | None:
+    """Return the axis whose steps are cheapest as lanes; reduce axes win near ties.
+
+    None where only gathers would fill the lanes.
+    """
     loads, stores = accesses(draft.kernel, stage)
-    best, score = None, 0.0
-    for axis in _walkable(draft, stage):
-        unit = sum(abs(a.stride(axis)) == 1 for a in loads)
-        strided = sum(abs(a.stride(axis)) > 1 for a in loads)
-        opaque = sum(a.stride(axis) == OPAQUE for a in loads)
-        filled = min(draft.size(draft.own(stage)[axis]), 16) / 16
-        points = 4 * unit - 2 * strided - opaque + filled
-        if stage.role[axis] == "reduce":
-            points += 1
-        elif any(s.stride(axis) == 1 for s in stores):
-            points += 2
-        if points > score:
-            best, score = axis, points
+    lanes = lanes_of(stage, limits)
+    best, least = None, float("inf")
+    for axis in sorted(_walkable(draft, stage), key=lambda a: stage.role[a] == "free"):
+        cost = _cost(draft, stage, axis, lanes, loads, stores)
+        if cost < TIE * least:
+            best, least = axis, cost
+    if best is not None and all(_gathered(a.stride(best), lanes) for a in loads):
+        return None
     return best
+
+
+def _cost(draft: Draft, stage: Stage, axis: str, lanes: int, loads: list[Access],
+          stores: list[Access]) -> float:
+    """Return the instructions of one step, with an axis in lanes.
+
+    Those of a vector are shared by its lanes, what follows the last step by all steps.
+    """
+    assert stage.state is not None
+    filled = min(draft.size(draft.own(stage)[axis]), lanes)
+    steps = prod(int(draft.kernel.axis[a].extent) for a in stage.axes("reduce")) or 1
+    vector = float(sum(v.op not in ("load", "const", "state") for v in stage.values))
+    for load in loads:
+        stride = abs(load.stride(axis))
+        if _gathered(stride, lanes):
+            vector += 2 * lanes
+        else:
+            vector += max(2 * stride - 1, 0.5)
+    if stage.role[axis] == "reduce":
+        end = 2.0 * len(stage.state.init) * (filled.bit_length() - 1)
+    else:
+        end = sum(1 / filled if s.stride(axis) == 1 else 2.0 for s in stores)
+    return vector / filled + end / steps
+
+
+def _gathered(stride: int, lanes: int) -> bool:
+    """Return whether lanes so far apart are loaded one by one."""
+    return abs(stride) > 1 and not picked(stride, lanes)
