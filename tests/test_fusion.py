@@ -280,3 +280,11 @@ def test_gradient_of_a_convolution_is_one_contraction():
     (call,) = check(reduce(spread, "sum", 2))
     (stage,) = call.kernel.stages
     assert stage.is_contraction and len(stage.axes("reduce")) == 2
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_sum_of_a_products_rows_or_columns_leaves_it_a_contraction(axis):
+    output = reduce(matmul(leaf(6, 5), leaf(5, 4)), "sum", axis)
+    stages = [s for call in check(output) for s in call.kernel.stages]
+    assert [s.is_contraction for s in stages] == [True, False]
+    assert len(stages[0].axes("free")) == 2

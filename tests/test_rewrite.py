@@ -247,3 +247,22 @@ def test_sums_of_sixteen_bits_are_not_merged():
     assert build("reduce", inner, kind="sum", axes=(0,)).inputs[0] is inner
     assert build("reduce", apply("reduce", x, kind="max", axes=(1,)),
                  kind="max", axes=(0,)).inputs[0] is x
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+def test_a_matrix_product_is_not_merged_into_the_sum_of_its_rows_or_columns(axes):
+    a, b = leaf(0, 4, 3), leaf(1, 3, 5)
+    left = apply("expand", apply("reshape", a, shape=(4, 1, 3)), shape=(4, 5, 3))
+    right = apply("expand", apply("reshape", apply("permute", b, axes=(1, 0)), shape=(1, 5, 3)),
+                  shape=(4, 5, 3))
+    product = apply("reduce", apply("multiply", left, right), kind="sum", axes=(2,))
+    assert build("reduce", product, kind="sum", axes=axes).inputs[0] is product
+
+
+def test_a_batch_of_matrix_products_is_merged_into_its_sum():
+    a, b = leaf(0, 2, 4, 3), leaf(1, 2, 3, 5)
+    left = apply("expand", apply("reshape", a, shape=(2, 4, 1, 3)), shape=(2, 4, 5, 3))
+    turned = apply("permute", b, axes=(0, 2, 1))
+    right = apply("expand", apply("reshape", turned, shape=(2, 1, 5, 3)), shape=(2, 4, 5, 3))
+    product = apply("reduce", apply("multiply", left, right), kind="sum", axes=(3,))
+    assert build("reduce", product, kind="sum", axes=(0,)).attrs.axes == (0, 3)

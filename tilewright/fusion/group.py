@@ -21,6 +21,7 @@ from tilewright.fusion.clusters import Cluster, Info, find
 from tilewright.fusion.spaces import Space
 from tilewright.graph import Node
 from tilewright.limits import Limits
+from tilewright.rewrite.joins import loses_tiles
 
 CHEAP = 4  # elementwise operations that are better repeated than stored
 SOLO = ("concat", "scatter", "call")
@@ -277,7 +278,8 @@ class Grouping:
     def _dissolve(self, node: Node) -> bool:
         """Merge a reduction of a reduction: ``sum_k sum_j x -> sum_kj x``, also through movements.
 
-        Only where the inner one has no other reader and is not computed much more often for it.
+        Only where the inner one has no other reader and is not computed much more often for it,
+        and a matrix product keeps its tiles.
         """
         if node.op.kind != "reduce" or node.attrs.kind.startswith("arg"):
             return False
@@ -290,7 +292,7 @@ class Grouping:
         if inner.op.kind != "reduce" or inner.attrs.kind != node.attrs.kind \
                 or self.uses[id(inner)] > 1 or is_trivial(inner) or info.home is None \
                 or not 0 < node.inputs[0].size <= contractions.growth(chain) * inner.size \
-                or 0 in inner.inputs[0].shape:
+                or 0 in inner.inputs[0].shape or loses_tiles(node):
             return False
         cluster, x = info.home, self.infos[id(inner.inputs[0])]
         if cluster.merged is not None or cluster.kind or cluster.count != 1 + cluster.start \

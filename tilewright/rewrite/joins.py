@@ -110,14 +110,33 @@ def reduce_unit_axes(node: Node, build: Build) -> Node | None:
     return build("reduce", build("reshape", x, shape=shape), kind=kind, axes=kept)
 
 
+def loses_tiles(node: Node) -> bool:
+    """Return whether a sum of a sum of products is over an axis that one operand is repeated along.
+
+    As one sum it would have rows or columns only, and read both operands again for each result.
+    """
+    (x,) = node.inputs
+    if x.op.name != "reduce" or x.attrs.kind != "sum" or x.inputs[0].op.name != "multiply":
+        return False
+    left = [d for d in range(x.inputs[0].ndim) if d not in x.attrs.axes]
+    operands = x.inputs[0].inputs
+    repeated = [{d for d in left if o.op.name == "expand" and o.inputs[0].shape[d] != o.shape[d]}
+                for o in operands]
+    return all(repeated) and any((left[a] in repeated[0]) != (left[a] in repeated[1])
+                                 for a in node.attrs.axes)
+
+
 def reduce_of_reduce(node: Node, build: Build) -> Node | None:
     """sum(sum(x, p), q) = sum(x, p and q), and so for prod, max, min.
 
-    Not for sums and products in 16 bits: their inner result was rounded from float32.
+    Not for sums and products in 16 bits: their inner result was rounded from float32. Nor for a
+    matrix product, along its rows or columns.
     """
     (x,) = node.inputs
     kind = node.attrs.kind
     if x.op.name != "reduce" or x.attrs.kind != kind or kind.startswith("arg"):
+        return None
+    if loses_tiles(node):
         return None
     if kind in ("sum", "prod") and dtypes.accumulator(node.dtype) != node.dtype:
         return None
