@@ -20,6 +20,7 @@ from tilewright.index import (
     floordiv,
     mod,
     multiple_of,
+    prove_different,
     prove_divides,
     prove_nonnegative,
     simplify,
@@ -116,6 +117,20 @@ def test_canonical_text(value, text):
     (4, (I % 3) * 4 + K, True)])
 def test_divisibility(divisor, value, proof):
     assert prove_divides(divisor, value) is proof
+
+
+@pytest.mark.parametrize("a, b, proof", [
+    (I * 2, I * 2 + 1, True), (I * 2, J * 4 + 1, True), (I * 2, J * 3 + 1, False),
+    (I * 8 + J % 4, I * 8 + J % 4 + 4, True), (I * 8 + J % 4, I * 8 + J % 4 + 3, False),
+    (I, I + 7, True), (I, I + 6, False), (const(3), const(4), True), (const(3), const(3), False)])
+def test_values_that_are_never_equal(a, b, proof):
+    assert prove_different(a, b) is prove_different(b, a) is proof
+
+
+@given(programs(), programs())
+def test_what_is_proved_different_is(a, b):
+    if prove_different(a[0], b[0]):
+        assert not set(np.ravel(a[1])) & set(np.ravel(b[1]))
 
 
 def test_multiples():

@@ -60,7 +60,7 @@ def test_sketches_of_the_same_numbers_move_together():
 
 def test_actions_are_also_taken_in_all_stages_that_are_alike():
     kernel = kernel_of(apply("concat", leaf(64, 256), leaf(64, 128, seed=1), axis=1))
-    recipe = default_recipe(kernel, LIMITS)
+    recipe = replace(default_recipe(kernel, LIMITS), joined=0)
     start = Candidate(0, kernel, recipe.schedule(kernel, LIMITS), recipe)
     texts = ["\n".join(map(str, m.extra)) for m in moves(start, LIMITS)
              if isinstance(m, Candidate)]

@@ -64,6 +64,71 @@ def test_products_down_columns_take_long_blocks_where_the_last_cache_holds_them(
     assert LIMITS.l3 == 16 << 20
 
 
+# -- the axis that is put in lanes ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape, axis, vector", [
+    ((4096, 3), 1, "i0"),  # lanes three apart are cheap to pick, three of a register are few
+    ((4096, 10), 1, "k0"), ((64, 4096), 1, "k0"), ((64, 4096), 0, "i0"),
+])
+def test_a_reduction_puts_its_cheapest_axis_in_lanes(shape, axis, vector):
+    x = parameter(0, shape, float32)
+    assert sketch(kernel_of(apply("reduce", x, kind="max", axes=(axis,)))).vector == vector
+
+
+def test_vectors_that_every_row_reads_again_do_not_outvote_the_matrix():
+    """sum_k u[k] * (a[k, i] / v[k]): two loads walk k, and the one that counts walks i."""
+    a, u, v = (parameter(n, s, float32) for n, s in enumerate(((512, 512), (512, 1), (512, 1))))
+    u, v = (apply("expand", x, shape=(512, 512)) for x in (u, v))
+    product = apply("multiply", u, apply("divide", a, v))
+    assert sketch(kernel_of(apply("reduce", product, kind="sum", axes=(0,)))).vector == "i0"
+
+
+# -- stages that walk an axis by blocks ------------------------------------------------------------
+
+
+def normalised(rows: int, columns: int):
+    x = parameter(0, (rows, columns), float32)
+    total = apply("reduce", apply("multiply", x, x), kind="sum", axes=(0,))
+    total = apply("expand", apply("reshape", total, shape=(1, columns)), shape=(rows, columns))
+    return kernel_of(apply("divide", x, total))
+
+
+@pytest.mark.parametrize("rows, columns, size", [
+    (64, 512, 512),  # all of it in half of L2
+    (256, 2048, 256),  # half of L2 holds a thousand bytes of each row
+    (1024, 2048, 2048),  # all of it in the last cache
+    (4096, 2048, 256),  # a quarter of the last cache
+])
+def test_columns_are_opened_as_widely_as_caches_hold_them(rows, columns, size):
+    kernel = normalised(rows, columns)
+    limits = replace(LIMITS, l2=512 << 10, l3=16 << 20, threads=1)
+    assert default_recipe(kernel, limits).opened == ("i1", size)
+    assert default_recipe(kernel, replace(limits, threads=8)).opened[1] <= columns // 8
+
+
+def test_pieces_of_an_output_are_written_by_turns():
+    columns = [apply("reshape", parameter(n, (4096,), float32), shape=(4096, 1)) for n in (0, 1)]
+    kernel = kernel_of(apply("concat", *columns, axis=1))
+    recipe = default_recipe(kernel, LIMITS)
+    assert recipe.joined == 64 and "join(64)" in str(recipe)
+    assert str(recipe.schedule(kernel, LIMITS)).startswith("Split(s1:i0, 64)\nPlace(s0, s1:i0.0)")
+    sizes = {r.joined for r in recipe.neighbours(kernel, LIMITS)}
+    assert sizes == {0, 16, 64, 256}
+
+
+@pytest.mark.parametrize("make", [
+    lambda: apply("concat", *(apply("permute", parameter(n, (256, 256), float32), axes=(1, 0))
+                              for n in (0, 1)), axis=0),  # transposed: each has tiles of its own
+    lambda: apply("concat", *(parameter(n, (8,), float32) for n in (0, 1)), axis=0),  # no vectors
+    lambda: apply("concat", *(parameter(n, (64 + n,), float32) for n in (0, 1)), axis=0),
+])
+def test_pieces_that_would_lose_their_vectors_stay_apart(make):
+    kernel = kernel_of(make())
+    recipe = default_recipe(kernel, LIMITS)
+    assert recipe.joined == 0 and "Place" not in str(recipe.schedule(kernel, LIMITS))
+
+
 # -- streaming -----------------------------------------------------------------------------------
 
 

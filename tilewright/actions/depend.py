@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.index import Expr, Sym
+from tilewright.index import Expr, Sym, prove_different
 from tilewright.kernel import Kernel, Stage
 
 
 def conflict(first: Stage, second: Stage) -> frozenset[str]:
-    """Return the buffers for whose sake two stages keep their order."""
+    """Return the buffers for whose sake two stages keep their order.
+
+    Not those of which each writes a part of its own, as the pieces of a concatenation do.
+    """
     a, b = first.writes, second.writes
-    return a & (b | second.reads) | b & first.reads
+    read = a & second.reads | b & first.reads
+    return read | frozenset(n for n in (a & b) - read if not _apart(first, second, n))
+
+
+def _apart(first: Stage, second: Stage, buffer: str) -> bool:
+    """Return whether no element of a buffer is written by both stages."""
+    mine, others = ([s for s in stage.stores if s.buffer == buffer] for stage in (first, second))
+    return all(any(prove_different(x, y) for x, y in zip(a.index, b.index))
+               for a in mine for b in others)
 
 
 def dims_of(where: tuple[Expr, ...], symbol: Sym) -> set[int]:

@@ -17,9 +17,17 @@ from tilewright.index.expr import (
     symbols,
     to_int,
 )
-from tilewright.index.prove import bounds, prove_divides, prove_nonnegative, simplify, substitute
+from tilewright.index.prove import (
+    bounds,
+    prove_different,
+    prove_divides,
+    prove_nonnegative,
+    simplify,
+    substitute,
+)
 
 __all__ = [
     "Expr", "Sym", "as_expr", "bounds", "const", "evaluate", "floordiv", "mod", "multiple_of",
-    "prove_divides", "prove_nonnegative", "simplify", "substitute", "sym", "symbols", "to_int",
+    "prove_different", "prove_divides", "prove_nonnegative", "simplify", "substitute", "sym",
+    "symbols", "to_int",
 ]

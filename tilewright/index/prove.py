@@ -46,6 +46,21 @@ def prove_divides(divisor: int, value: Expr | int) -> bool | None:
     return True if common == divisor else None
 
 
+def prove_different(a: Expr | int, b: Expr | int) -> bool:
+    """Return True if no values of the variables, each expression's its own, make the two equal.
+
+    Looks at remainders by each coefficient: 2*i and 2*i + 1, or 8*i + j and 8*i + j + 4 for j < 4.
+    """
+    a, b = as_expr(a), as_expr(b)
+    if a.hi < b.lo or b.hi < a.lo:
+        return True
+    for divisor in sorted({abs(c) for e in (a, b) for _, c in e.terms if abs(c) > 1}):
+        x, y = mod(a, divisor), mod(b, divisor)
+        if x.hi < y.lo or y.hi < x.lo:
+            return True
+    return False
+
+
 def substitute(value: Expr, mapping: Mapping[Sym, Expr | int]) -> Expr:
     """Replace variables by expressions and bring the result to canonical form."""
     if not value.terms:

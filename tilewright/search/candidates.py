@@ -10,9 +10,7 @@ from tilewright.actions import ACTIONS, Action, Nest, Recipe, Schedule, default_
 from tilewright.actions.nest import nominal
 from tilewright.actions.sketches import Sketch
 from tilewright.actions.sketches.contraction import Contraction, analyse
-from tilewright.actions.sketches.draft import Draft
 from tilewright.actions.sketches.pointwise import Pointwise, Transpose
-from tilewright.actions.sketches.recipe import open_axis
 from tilewright.actions.sketches.reduction import Reduction, Rows
 from tilewright.errors import Illegal
 from tilewright.fusion.alternatives import alternatives
@@ -86,14 +84,12 @@ def bare(recipe: Recipe, kernel: Kernel, limits: Limits) -> Recipe:
             small.append(replace(sketch, rows=1))
         else:
             small.append(sketch)
-    return replace(recipe, sketches=tuple(small), parallel=False, stream=())
+    return replace(recipe, sketches=tuple(small), parallel=False, stream=(), joined=0)
 
 
 def _whole_axes(sketch: Contraction, recipe: Recipe, kernel: Kernel, limits: Limits) -> Contraction:
     """Return the smallest tile, over whole axes."""
-    draft = Draft(kernel)
-    if recipe.opened is not None:
-        open_axis(draft, *recipe.opened)
+    draft = recipe.opening(kernel)
     stage = kernel.stage[sketch.stage]
     shape = analyse(draft, stage, limits)
     block = steps = 1

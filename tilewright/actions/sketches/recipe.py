@@ -6,27 +6,25 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from tilewright.actions.access import accesses
 from tilewright.actions.nest import BAND, Loop, leaves
 from tilewright.actions.parallel import Parallel
-from tilewright.actions.place import Place
 from tilewright.actions.reorder import Reorder
 from tilewright.actions.schedule import Schedule
-from tilewright.actions.sketches.base import Sketch, lanes_of, moved_bytes
-from tilewright.actions.sketches.contraction import analyse, in_one_factor, sketch_contraction
+from tilewright.actions.sketches.base import Sketch, moved_bytes
+from tilewright.actions.sketches.contraction import sketch_contraction
 from tilewright.actions.sketches.draft import Draft
-from tilewright.actions.sketches.pointwise import sketch_pointwise
+from tilewright.actions.sketches.opening import axis_to_open, open_axis
+from tilewright.actions.sketches.pieces import BLOCK, join, pieces
+from tilewright.actions.sketches.pointwise import Transpose, sketch_pointwise
 from tilewright.actions.sketches.reduction import sketch_reduction
 from tilewright.actions.stream import StreamStore
 from tilewright.errors import Illegal
-from tilewright.index import symbols
 from tilewright.kernel import Kernel, Stage
 from tilewright.limits import Limits
 
 # values computed by a kernel from which waking the other workers pays (some 20 microseconds)
 PARALLEL_WORK = 1 << 18
 STREAMED = 2  # times the last cache that a kernel moves whose outputs are written past it
-MOST_ROWS = 64  # of a block that stages walk one after the other
 
 
 @dataclass(frozen=True)
@@ -37,12 +35,14 @@ class Recipe:
     sketches   one per stage that has loops of its own
     parallel   whether the workers share the outermost loops
     stream     outputs written past the caches
+    joined     steps that the pieces of an output take in turns; 0: each takes all of its own
     """
 
     opened: tuple[str, int] | None
     sketches: tuple[Sketch, ...]
     parallel: bool
     stream: tuple[str, ...] = ()
+    joined: int = 0
 
     def schedule(self, kernel: Kernel, limits: Limits) -> Schedule:
         """Return the recipe's actions. Raises Illegal where the parameters do not fit."""
@@ -50,9 +50,7 @@ class Recipe:
 
     def draft(self, kernel: Kernel, limits: Limits) -> Draft:
         """Return the recipe's actions with their nest. Raises Illegal as `schedule` does."""
-        draft = Draft(kernel)
-        if self.opened is not None:
-            open_axis(draft, *self.opened)
+        draft = self.opening(kernel)
         for sketch in self.sketches:
             sketch.apply(draft, limits)
         for buffer in self.stream:
@@ -61,15 +59,28 @@ class Recipe:
             share_loops(draft)
         return draft
 
-    def neighbours(self, kernel: Kernel, limits: Limits) -> Iterator[Recipe]:
-        """Yield the recipe with one choice moved one step."""
+    def opening(self, kernel: Kernel) -> Draft:
+        """Return the loops that the sketches start from."""
         draft = Draft(kernel)
         if self.opened is not None:
             open_axis(draft, *self.opened)
+        if self.joined:
+            join(draft, self.joined)
+        return draft
+
+    def neighbours(self, kernel: Kernel, limits: Limits) -> Iterator[Recipe]:
+        """Yield the recipe with one choice moved one step."""
+        draft = self.opening(kernel)
+        if self.opened is not None:
             axis, size = self.opened
             for other in (size // 2, size * 2):
                 if other >= 2:
                     yield replace(self, opened=(axis, other))
+        if self.joined:
+            for size in (self.joined // 4, self.joined * 4, 0):
+                yield replace(self, joined=size)
+        elif pieces(kernel):
+            yield replace(self, joined=BLOCK)
         for i, sketch in enumerate(self.sketches):
             for moved in sketch.neighbours(draft, limits):
                 yield replace(self, sketches=(*self.sketches[:i], moved, *self.sketches[i + 1:]))
@@ -82,6 +93,7 @@ class Recipe:
 
     def __str__(self) -> str:
         parts = [] if self.opened is None else [f"open({self.opened[0]}, {self.opened[1]})"]
+        parts += [f"join({self.joined})"] if self.joined else []
         parts += map(str, self.sketches)
         parts += ["parallel"] * self.parallel + [f"stream({b})" for b in self.stream]
         return "; ".join(parts)
@@ -90,9 +102,12 @@ class Recipe:
 def default_recipe(kernel: Kernel, limits: Limits) -> Recipe:
     """Return the recipe that a kernel gets without search."""
     draft = Draft(kernel)
-    opened = _axis_to_open(draft, limits)
+    opened = axis_to_open(draft, limits)
     if opened is not None:
         open_axis(draft, *opened)
+    joined = 0 if opened else _joined(draft, limits)
+    if joined:
+        join(draft, joined)
     stream = _streamed(draft, limits)
     found = []
     for stage in kernel.stages:
@@ -102,7 +117,22 @@ def default_recipe(kernel: Kernel, limits: Limits) -> Recipe:
         if sketch is not None:
             found.append(sketch)
     parallel = limits.threads > 1 and work(kernel) >= PARALLEL_WORK
-    return Recipe(opened, tuple(found), parallel, stream)
+    return Recipe(opened, tuple(found), parallel, stream, joined)
+
+
+def _joined(draft: Draft, limits: Limits) -> int:
+    """Return how many steps the pieces of an output take in turns; 0 where that breaks a sketch."""
+    groups = pieces(draft.kernel)
+    sketches = [sketch_pointwise(draft, s, limits) for group in groups for s in group]
+    if not groups or any(isinstance(s, Transpose) for s in sketches):
+        return 0
+    trial = Draft(draft.kernel)
+    try:
+        join(trial, BLOCK)
+    except Illegal:
+        return 0
+    vectors = all(trial.own(s) for group in groups for s in group)
+    return BLOCK if vectors else 0
 
 
 def _streamed(draft: Draft, limits: Limits) -> tuple[str, ...]:
@@ -145,92 +175,6 @@ def work(kernel: Kernel) -> int:
         total += points * sum(v.op not in ("const", "state", "index")
                               for v in stage.values)
     return total
-
-
-def open_axis(draft: Draft, axis: str, size: int) -> None:
-    """Give each stage loops of its own over the inner `size` iterations of a shared axis.
-
-    for i: {s0: for k ..} {s1: ..}  ->  for i.0: {for k: for i.1 ..} {for i.1 ..}
-
-    What follows a contraction of which the axis is a row, up to the next, goes on sharing them.
-    """
-    stages = [s for s in leaves((draft.nest.loop(axis, "open"),))]
-    tiled = [n for n, s in enumerate(stages) if in_one_factor(draft.kernel.stage[s], axis)]
-    if tiled:
-        last = tiled[-1] if len(tiled) > 1 else len(stages)
-        stages = [s for n, s in enumerate(stages) if n in tiled or not tiled[0] < n < last]
-    outer, _ = draft.split(axis, size)
-    if outer is None:
-        path = [p.name for p in draft.nest.paths[axis]]
-        outer = path[-2] if len(path) > 1 else "root"
-    for stage in stages:
-        draft.do(Place(stage, outer))
-
-
-def _axis_to_open(draft: Draft, limits: Limits) -> tuple[str, int] | None:
-    """Return the shared axis to give every stage a part of, and how much of it.
-
-    A block of rows where a contraction would have none of its own; else the innermost axis along
-    which memory is contiguous, a vector of it, where some stage's own axes leave memory strided.
-    """
-    rows = _rows_to_open(draft, limits)
-    if rows is not None:
-        return rows
-    for loop in reversed(_shared_loops(draft)):
-        stages = [draft.kernel.stage[s] for s in leaves((loop,))]
-        if any(_contiguous(draft, s, loop.name) for s in stages):
-            lanes = min(lanes_of(s, limits) for s in stages)
-            return (loop.name, lanes) if draft.size(loop.name) >= lanes else None
-    return None
-
-
-def _rows_to_open(draft: Draft, limits: Limits) -> tuple[str, int] | None:
-    """Return the shared axis of a contraction's rows, and how many keep scratch in half of L2."""
-    for loop in reversed(_shared_loops(draft)):
-        for name in leaves((loop,)):
-            stage = draft.kernel.stage[name]
-            if in_one_factor(stage, loop.name) and analyse(draft, stage, limits) is None:
-                held = _bytes_held(draft, loop)
-                size = min(MOST_ROWS, draft.size(loop.name), max(limits.l2 // 2 // held, 1))
-                return loop.name, 1 << (size.bit_length() - 1)
-    return None
-
-
-def _bytes_held(draft: Draft, loop: Loop) -> int:
-    """Return the bytes of scratch that stages hand over in one iteration of a loop: its rows."""
-    shared = {p.name for p in draft.nest.paths[loop.name]}
-    stages = [draft.kernel.stage[s] for s in leaves((loop,))]
-    total = 0
-    for store in (s for stage in stages for s in stage.stores):
-        buffer = draft.kernel.buffer[store.buffer]
-        if buffer.kind == "scratch":
-            size = buffer.dtype.itemsize
-            for e, extent in zip(store.index, buffer.shape):
-                size *= 1 if {s.name for s in symbols(e)} <= shared else int(extent)
-            total += size if size > buffer.dtype.itemsize else 0
-    return max(total, 1)
-
-
-def _shared_loops(draft: Draft) -> list[Loop]:
-    """Return the loops that hold several stages, outermost first."""
-    found: list[Loop] = []
-    stack = list(draft.nest.body)
-    while stack:
-        item = stack.pop(0)
-        if isinstance(item, Loop) and len(list(leaves((item,)))) > 1:
-            found.append(item)
-            stack += item.body
-    return found
-
-
-def _contiguous(draft: Draft, stage: Stage, axis: str) -> bool:
-    """Return whether a stage's own axes leave its memory strided, and `axis` does not."""
-    loads, stores = accesses(draft.kernel, stage)
-    own = [a for a in stage.axes() if a != axis and int(draft.kernel.axis[a].extent) > 1]
-    outside = [x for x in (*loads, *stores) if draft.kernel.buffer[x.buffer].kind != "scratch"]
-    if any(x.stride(a) == 1 for x in outside for a in own):
-        return False
-    return any(x.stride(axis) == 1 for x in outside)
 
 
 def share_loops(draft: Draft) -> None:
