@@ -9,15 +9,19 @@ import pytest
 from tuning_tools import SimulatedDevice, exponential, plan_of, sums
 
 from tilewright.actions import Schedule
+from tilewright.actions.stream import StreamStore
 from tilewright.config import Tune, using
 from tilewright.errors import BackendError
 from tilewright.graph import apply
+from tilewright.plan import tuning
 from tilewright.plan.inspect import Compiled
 from tilewright.plan.kernels import KernelCache, Work, build
 from tilewright.plan.recorded import key_of, opened, records_in
-from tilewright.plan.tuning import Tuner
+from tilewright.plan.tuning import Tuner, contenders
+from tilewright.plan.usage import Device, readers, streamed
 from tilewright.search.entries import Entry
 from tilewright.search.keys import code_version
+from tilewright.search.record import Record, Trial
 
 SHAPE = (24, 160)
 
@@ -339,3 +343,54 @@ def test_a_winner_that_loses_in_this_process_is_not_used():
     (result,) = tuner.results
     assert result.fate == "kept" and "did not win" in result.reason
     assert entry(before).schedule == str(before.schedule) and result.record.winner == 0
+
+
+def trial(number: int, seconds: float, schedule: str) -> Trial:
+    return Trial(number, 0, 1, "", "timed", schedule=schedule, samples=[seconds])
+
+
+@pytest.mark.parametrize("winner, wanted", [(0, []), (1, [1, 3]), (2, [2])])
+def test_a_winner_that_writes_past_the_caches_has_a_second(winner, wanted):
+    trials = [trial(0, 4.0, "Split(i0, 8)"), trial(1, 1.0, "Split(i0, 16)\nStreamStore(out0)"),
+              trial(2, 3.0, "Split(i0, 4)"), trial(3, 2.0, "Split(i0, 32)"),
+              trial(4, 1.5, "StreamStore(out0)")]
+    record = Record("", "", "", 4, 0, trials, winner=winner)
+    assert [t.number for t in contenders(record)] == wanted
+
+
+def test_the_second_has_a_chance_where_the_winner_loses(monkeypatch):
+    """As where the next kernel reads what was written past the caches."""
+    cache, device = KernelCache(), SimulatedDevice()
+    plan, inputs = summed(cache, device)
+    honest, tried = device.alone, []
+
+    def alone(given, other):
+        tried.append(str(other.schedule))
+        return honest(given, other)[::-1 if len(tried) == 1 else 1]
+
+    monkeypatch.setattr(device, "alone", alone)
+    monkeypatch.setattr(tuning, "contenders", lambda record: [
+        record.best, min((t for t in record.trials[1:] if t.samples and t is not record.best),
+                         key=lambda t: t.seconds)])
+    tuner = tuner_for(device, cache)
+    tuner.attend(plan, inputs)
+    (result,) = tuner.results
+    assert result.fate == "faster" and len(tried) == 2
+    plan.run(inputs)
+    (built,) = plan.built.values()
+    assert str(built.schedule) == tried[1] == result.record.best.schedule == entry(built).schedule
+
+
+def test_readers_are_timed_with_a_kernel_that_begins_to_write_past_the_caches():
+    def layers(p):
+        return [apply("cumulate", apply("cumulate", p[0], kind="sum", axis=1), kind="sum", axis=0)]
+    with using(backend="llvm"):
+        plan, inputs = plan_of(layers, SHAPE, cache=KernelCache())
+        first, second = plan.built.values()
+        assert readers(plan, first.origin.key) == [second.origin.key]
+        assert readers(plan, second.origin.key) == []
+        assert not streamed(first)
+        own, other = Device().usages(plan, inputs)[0].pair(first, build(
+            first.origin, first.target, Work(), Schedule((StreamStore("out0"),)),
+            first.alternative))
+    assert own() > 0 and other() > 0

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tilewright.actions import parse_schedule
+from tilewright.actions.stream import StreamStore
 from tilewright.backends import backend
 from tilewright.config import Config, Tune, using
 from tilewright.plan.kernels import Built, KernelCache, Target, Work, build, kernel_cache
@@ -279,8 +280,7 @@ class Tuner:
         started = (chosen.alternative, chosen.schedule) == (built.alternative, str(built.schedule))
         result.before = result.after = usage.each or chosen.seconds
         result.reason = f"no schedule was faster; {record.why}"
-        if record.winner:
-            best = record.best
+        for best in contenders(record):
             new = build(built.origin, built.target, Work(), parse_schedule(best.schedule),
                         best.alternative)
             beyond_doubt = started and record.gain > RULES.early_stop
@@ -301,6 +301,8 @@ class Tuner:
                 result.reason = f"the fastest found did not win where it is used ({ratio:.3f})"
             if started and target == built.target:
                 record.duel, record.winner = outcome, chosen.number
+            if chosen is best or verdict == "a":
+                break
         if chosen is not record.start or (started and record.why != "interrupted"):
             self._keep(built, record, chosen)
 
@@ -333,6 +335,27 @@ class Tuner:
 
     def _records(self, built: Built):
         return opened.get(built.target.records)
+
+
+def contenders(record: Record) -> list[Trial]:
+    """Return what may replace the given schedule: the winner of a search, if there is one.
+
+    And where that writes past the caches, the fastest that does not: a search cannot know that the
+    next kernel reads what it writes.
+    """
+    if not record.winner:
+        return []
+    best = record.best
+    if not streams(best):
+        return [best]
+    near = [t for t in record.trials[1:] if t.samples and not streams(t)
+            and t.seconds < record.start.seconds]
+    return [best, *sorted(near, key=lambda t: t.seconds)[:1]]
+
+
+def streams(trial: Trial) -> bool:
+    """Return whether a trial's schedule writes an output past the caches."""
+    return any(isinstance(a, StreamStore) for a in parse_schedule(trial.schedule).actions)
 
 
 def _words(error: BaseException) -> str:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.actions.stream import StreamStore
 from tilewright.backends import backend
+from tilewright.fusion import KernelCall
 from tilewright.plan.assemble import assemble
 from tilewright.plan.cost import elements, flops
 from tilewright.plan.kernels import Built, Target
@@ -66,10 +68,13 @@ class Stopwatch:
         self._layout.run(self.inputs)
         return self.spans
 
-    def take(self, key: str, runs: int = 1, tries: int = 1) -> float:
-        """Return the seconds of one kernel's launches in a run: the mean of `runs`, and the least
+    def take(self, keys: Sequence[str], runs: int = 1, tries: int = 1) -> float:
+        """Return the seconds of some kernels' launches in a run: the mean of `runs`, and the least
         of `tries` of these."""
-        return min(sum(sum(self.run()[key]) for _ in range(runs)) / runs for _ in range(tries))
+        def seconds() -> float:
+            spans = self.run()
+            return sum(sum(spans[key]) for key in keys)
+        return min(sum(seconds() for _ in range(runs)) / runs for _ in range(tries))
 
     def _wrap(self, step: Step, run: Callable) -> Callable:
         if not isinstance(step, KernelStep):
@@ -89,6 +94,19 @@ class Stopwatch:
 
     def _add(self, key: str, seconds: float) -> None:
         self.spans.setdefault(key, []).append(max(seconds, 1e-9))
+
+
+def streamed(built: Built) -> frozenset[str]:
+    """Return the outputs that a kernel writes past the caches: whoever reads them waits longer."""
+    return frozenset(a.buffer for a in built.schedule.actions if isinstance(a, StreamStore))
+
+
+def readers(plan: Plan, key: str) -> list[str]:
+    """Return the other kernels that read what a kernel writes."""
+    calls = [c for c in plan.bound.calls if isinstance(c, KernelCall)]
+    written = {id(o.node) for c in calls if c.kernel.key == key for o in c.outputs}
+    found = {c.kernel.key for c in calls if any(id(o.node) in written for o in c.inputs)}
+    return sorted(found - {key})
 
 
 class Device:
@@ -147,12 +165,15 @@ class Device:
 
         def pair(given: Built, other: Built) -> tuple[Take, Take]:
             key = given.origin.key
+            keys = [key]
+            if streamed(given) != streamed(other):
+                keys += readers(plan, key)
             watches = [Stopwatch(plan, inputs, {**plan.built, key: b}) for b in (given, other)]
-            least = min(w.take(key) for w in watches)
+            least = min(w.take(keys) for w in watches)
             runs = min(32, max(1, ceil(LEAST_SAMPLE / least)))
             tries = TRIES if whole < LONG_PLAN / 10 else 1
             first, second = watches
-            return lambda: first.take(key, runs, tries), lambda: second.take(key, runs, tries)
+            return lambda: first.take(keys, runs, tries), lambda: second.take(keys, runs, tries)
         return pair
 
     def alone(self, given: Built, other: Built) -> tuple[Take, Take]:
