@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fusion_tools import matmul
+from schedule_tools import cases_of, check, values
 from search_tools import LIMITS, addition, kernel_of
 
 import tilewright as tw
 from tilewright.actions import default_recipe
-from tilewright.actions.sketches.pointwise import Pointwise, Transpose
+from tilewright.actions.sketches.draft import Draft
+from tilewright.actions.sketches.pointwise import Pointwise, Strips, Transpose
 from tilewright.actions.sketches.reduction import Reduction
 from tilewright.dtypes import float32
 from tilewright.errors import Illegal
@@ -117,6 +119,14 @@ def test_pieces_of_an_output_are_written_by_turns():
     assert sizes == {0, 16, 64, 256}
 
 
+def test_a_sketch_over_an_axis_that_its_stage_shares_is_illegal():
+    kernel = kernel_of(apply("concat", *(parameter(n, (64, 8), float32) for n in (0, 1)), axis=1))
+    recipe = replace(default_recipe(kernel, LIMITS), joined=64, sketches=(
+        Pointwise("s0", "i0", 8, 1), Pointwise("s1", "i0", 8, 1)))
+    with pytest.raises(Illegal, match="sketch: cannot find a loop of s0 alone over i0"):
+        replace(recipe, opened=None).schedule(kernel, LIMITS)
+
+
 @pytest.mark.parametrize("make", [
     lambda: apply("concat", *(apply("permute", parameter(n, (256, 256), float32), axes=(1, 0))
                               for n in (0, 1)), axis=0),  # transposed: each has tiles of its own
@@ -177,15 +187,45 @@ def test_an_output_that_would_not_stay_in_the_caches_is_streamed(last_cache, str
     assert default_recipe(reduced, replace(LIMITS, l3=1 << 10)).stream == ()
 
 
-@pytest.mark.parametrize("shape, strip", [((4096, 2048), True), ((2048, 2056), True),
-                                          ((2056, 2048), False), ((65536, 64), False)])
+@pytest.mark.parametrize("shape, strip", [
+    ((4096, 2048), (True, 2)), ((2048, 2056), (True, 2)), ((2056, 2048), (False, 1)),
+    ((65536, 32), (False, 1)), ((32, 65536), (True, 1)), ((30, 65536), (False, 1))])
 def test_transposes_past_the_caches_go_down_strips(shape, strip):
     kernel = kernel_of(apply("permute", parameter(0, shape, float32), axes=(1, 0)))
     near, far = (default_recipe(kernel, replace(LIMITS, l3=size)) for size in (1 << 30, 1 << 20))
     (before,), (after,) = near.sketches, far.sketches
     assert (before.swap, before.copies) == (False, 1) and far.stream
-    assert (after.swap, after.copies) == ((True, 2) if strip else (False, 1))
+    assert (after.swap, after.copies) == strip
 
+
+def test_past_the_caches_other_loops_of_a_transpose_follow_what_is_read():
+    kernel = kernel_of(apply("permute", parameter(0, (8, 64, 32, 32), float32), axes=(1, 0, 3, 2)))
+    (near,) = default_recipe(kernel, LIMITS).sketches
+    far = default_recipe(kernel, replace(LIMITS, l3=1 << 20))
+    assert not near.reading and far.sketches[0].reading
+    assert "Reorder((i1, i0, i3.0, i2.0, i2.1, i3.1))" in str(far.schedule(kernel, LIMITS))
+
+
+def test_rows_that_are_read_in_another_order_go_by_strips():
+    kernel = kernel_of(apply("permute", parameter(0, (512, 64, 128), float32), axes=(1, 0, 2)))
+    near = default_recipe(kernel, replace(LIMITS, l3=1 << 30))
+    assert isinstance(near.sketches[0], Pointwise)
+    assert {(s.row, s.side) for r in near.neighbours(kernel, LIMITS)
+            for s in r.sketches if isinstance(s, Strips)} == {("i1", 1), ("i1", 2), ("i1", 4)}
+    far = default_recipe(kernel, replace(LIMITS, l3=1 << 20))
+    assert far.sketches == (Strips("s0", "i2", 32, "i1", 2),)
+    assert "Reorder((i1.0, i0, i2.0, i1.1, i2.1))" in str(far.schedule(kernel, LIMITS))
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 40), (16, 4, 8), (3, 1, 19), (33, 6, 1)])
+@pytest.mark.parametrize("lanes, side", [(8, 1), (8, 2), (16, 4), (32, 16)])
+def test_strips_give_the_same(shape, lanes, side):
+    graph = apply("permute", values(*shape), axes=(1, 0, 2))
+    for case in cases_of("strips", apply("add", graph, graph)):
+        if len(case.kernel.axes) == 3:
+            draft = Draft(case.kernel)
+            Strips("s0", "i2", lanes, "i1", side).apply(draft, LIMITS)
+            assert check(case, draft.nest)
 
 @pytest.mark.parametrize("shape", [(64, 96), (33, 70), (16, 16), (1, 40), (40, 1), (5, 128)])
 @pytest.mark.parametrize("copies, swap", [(2, False), (2, True), (4, True), (16, False)])

@@ -10,7 +10,7 @@ from tilewright.actions import ACTIONS, Action, Nest, Recipe, Schedule, default_
 from tilewright.actions.nest import nominal
 from tilewright.actions.sketches import Sketch
 from tilewright.actions.sketches.contraction import Contraction, analyse
-from tilewright.actions.sketches.pointwise import Pointwise, Transpose
+from tilewright.actions.sketches.pointwise import Pointwise, Strips, Transpose
 from tilewright.actions.sketches.reduction import Reduction, Rows
 from tilewright.errors import Illegal
 from tilewright.fusion.alternatives import alternatives
@@ -78,7 +78,7 @@ def bare(recipe: Recipe, kernel: Kernel, limits: Limits) -> Recipe:
             small.append(replace(sketch, copies=1, block=0))
         elif isinstance(sketch, Pointwise):
             small.append(replace(sketch, copies=1))
-        elif isinstance(sketch, Transpose):
+        elif isinstance(sketch, (Strips, Transpose)):
             small.append(Pointwise(sketch.stage, sketch.vector, sketch.lanes, 1))
         elif isinstance(sketch, Rows):
             small.append(replace(sketch, rows=1))

@@ -9,6 +9,7 @@ from tilewright.actions.reorder import Reorder
 from tilewright.actions.schedule import Schedule
 from tilewright.actions.split import Split
 from tilewright.actions.vectorize import Vectorize
+from tilewright.errors import Illegal
 from tilewright.kernel import Kernel, Stage
 
 
@@ -43,6 +44,13 @@ class Draft:
     def own(self, stage: Stage) -> dict[str, str]:
         """Return {axis: loop} of the loops that hold only this stage."""
         return {axis: loop for loop in self.loops(stage.name) for axis in self.nest.axes_of(loop)}
+
+    def over(self, stage: str, axis: str) -> str:
+        """Return a stage's own loop over an axis. Raises Illegal where it has none."""
+        found = self.own(self.kernel.stage[stage]).get(axis)
+        if found is None:
+            raise Illegal(f"sketch: cannot find a loop of {stage} alone over {axis}")
+        return found
 
     def split(self, loop: str, factor: int) -> tuple[str | None, str]:
         """Split where that leaves two loops; return (outer or None, inner)."""

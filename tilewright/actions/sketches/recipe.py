@@ -78,7 +78,8 @@ class Recipe:
                     yield replace(self, opened=(axis, other))
         if self.joined:
             for size in (self.joined // 4, self.joined * 4, 0):
-                yield replace(self, joined=size)
+                if size != 1:
+                    yield replace(self, joined=size)
         elif pieces(kernel):
             yield replace(self, joined=BLOCK)
         for i, sketch in enumerate(self.sketches):

@@ -38,7 +38,7 @@ class Reduction(Sketch):
 
     def apply(self, draft: Draft, limits: Limits) -> None:
         stage = draft.kernel.stage[self.stage]
-        outer, inner = draft.split(draft.own(stage)[self.vector], self.lanes * self.copies)
+        outer, inner = draft.split(draft.over(self.stage, self.vector), self.lanes * self.copies)
         jam, lane = draft.split(inner, self.lanes)
         rest = [x for x in draft.loops(self.stage) if x not in (outer, inner, jam, lane)]
         free = [x for x in rest if draft.nest.role(x, self.stage) == "free"]
@@ -92,8 +92,7 @@ class Rows(Sketch):
     rows: int
 
     def apply(self, draft: Draft, limits: Limits) -> None:
-        stage = draft.kernel.stage[self.stage]
-        outer, inner = draft.split(draft.own(stage)[self.row], self.rows)
+        outer, inner = draft.split(draft.over(self.stage, self.row), self.rows)
         rest = [x for x in draft.loops(self.stage) if x not in (outer, inner)]
         walk = [x for x in rest if draft.nest.role(x, self.stage) != "free"]
         draft.order([*[x for x in rest if x not in walk], outer, *walk, inner])
