@@ -14,10 +14,11 @@ from tilewright.config import Tune, using
 from tilewright.errors import BackendError
 from tilewright.graph import apply
 from tilewright.plan import tuning
+from tilewright.plan.contenders import contenders
 from tilewright.plan.inspect import Compiled
 from tilewright.plan.kernels import KernelCache, Work, build
 from tilewright.plan.recorded import key_of, opened, records_in
-from tilewright.plan.tuning import Tuner, contenders
+from tilewright.plan.tuning import Tuner
 from tilewright.plan.usage import Device, readers, streamed
 from tilewright.search.entries import Entry
 from tilewright.search.keys import code_version

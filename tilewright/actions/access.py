@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.index import Expr, Sym, symbols
 from tilewright.kernel import Kernel, Stage
-from tilewright.kernel.value import Value, postorder
+from tilewright.kernel.value import Value, postorder, symbols_of
 
 OPAQUE = 1 << 40  # the stride of an index that is no linear form of its axis
 MOST_PICKED = 8  # elements between lanes; beyond, little of what is loaded is wanted
@@ -43,20 +43,6 @@ def loads_of(kernel: Kernel, root: Value) -> list[Access]:
     """Return the loads beneath a value."""
     return [_access(kernel, v.data[0], v.data[1], {}, bool(v.args), v)
             for v in postorder([root]) if v.op == "load"]
-
-
-def symbols_of(root: Value) -> set[str]:
-    """Return the axes (and lets) that a value depends on through its index expressions."""
-    found: set[str] = set()
-    for value in postorder([root]):
-        if value.op == "load":
-            for e in value.data[1]:
-                found |= {s.name for s in symbols(e)}
-        elif value.op in ("index", "test"):
-            found |= {s.name for s in symbols(value.data)}
-        elif value.op == "divides":
-            found |= {s.name for s in symbols(value.data[0])}
-    return found
 
 
 def _access(kernel: Kernel, buffer: str, where: tuple[Expr, ...], lets: dict[str, set[str]],

@@ -1,35 +1,52 @@
-"""Other kernels with the same values: the first is the split reduction.
+"""Other kernels with the same values.
 
     split reduction:  sum over k of f(k)  =  sum over c of (sum over k' of f(c*m + k'))
+    split finish:     exp(sum over k of f(k))  =  exp(t), t = sum over k of f(k)
 
-with a fixed number of chunks c, so that the bits of the result depend neither on the schedule's
-threads nor on the machine's.
+A split reduction has a fixed number of chunks c, so that the bits of the result depend neither on
+the schedule's threads nor on the machine's. The finish of a reduction along its lanes takes one
+result at a time; a stage of its own takes vectors of them.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
+from tilewright.graph.ops import OPS
 from tilewright.index import Expr, Sym, as_expr, const, substitute
 from tilewright.kernel import Axis, Buffer, Kernel, Stage, State, Store
-from tilewright.kernel.value import Value, divides, index, load, other, rewrite, state, test
+from tilewright.kernel.value import (
+    Value,
+    divides,
+    index,
+    load,
+    other,
+    postorder,
+    rewrite,
+    state,
+    symbols_of,
+    test,
+)
 from tilewright.limits import Limits
 
 CHUNKS = 64  # the most chunks of a split reduction
 LARGE = 1 << 18  # points of a reduction from which several workers pay
 FEW = 16  # results beyond which the free axes alone keep the workers busy
+MANY = 1024  # results from which a finish by vectors pays
+ROW = 16  # steps of a contiguous axis that fill lanes
 
 
 def alternatives(kernel: Kernel, limits: Limits) -> list[Kernel]:
     """Return kernels that compute the same, without the kernel itself."""
-    split = split_reduction(kernel)
-    return [] if split is None else [split]
+    return [k for k in (split_reduction(kernel), split_finish(kernel)) if k is not None]
 
 
 def preferred(kernel: Kernel, limits: Limits) -> Kernel:
     """Return the form of a kernel that the default schedule starts from.
 
-    A large reduction to a few results is split whatever the number of threads.
+    A large reduction to a few results is split whatever the number of threads; the finish is where
+    it is costly and results are many.
     """
     stage = kernel.stages[-1]
     if len(kernel.stages) == 1 and stage.state is not None and not stage.axes("carry"):
@@ -37,7 +54,52 @@ def preferred(kernel: Kernel, limits: Limits) -> Kernel:
         results = prod(int(kernel.axis[a].extent) for a in stage.axes("free"))
         if points >= LARGE and results < FEW:
             return split_reduction(kernel) or kernel
+        if results >= MANY and _finishes_one_by_one(kernel, stage):
+            return split_finish(kernel) or kernel
     return kernel
+
+
+def _finishes_one_by_one(kernel: Kernel, stage: Stage) -> bool:
+    """Return whether lanes are steps of the reduction, as loads walk it, and the finish is costly.
+
+    A matrix product's lanes are results.
+    """
+    assert stage.state is not None
+    if stage.is_contraction:
+        used = [symbols_of(f) for f in stage.state.update[0].args[1].args]
+        if any((a in used[0]) != (a in used[1]) for a in stage.axes("free")):
+            return False
+    walked = {a for load in stage.loads for e in load.data[1] for a in stage.axes("reduce")
+              if abs(e.coefficient(kernel.axis[a].sym)) == 1}
+    finish = postorder([v for s in stage.stores for v in (s.value, *s.guard)])
+    return any(int(kernel.axis[a].extent) >= ROW for a in walked) \
+        and any(v.op in OPS and OPS[v.op].costly for v in finish)
+
+
+def split_finish(kernel: Kernel) -> Kernel | None:
+    """Return a one-stage reduction as two: the bare one into scratch, then a map over its results.
+
+    None where there is another stage, or nothing is computed of the state.
+    """
+    if len(kernel.stages) != 1:
+        return None
+    (stage,) = kernel.stages
+    if stage.state is None or stage.axes("carry") or stage.lets or not stage.axes("free") \
+            or all(s.value.op == "state" for s in stage.stores):
+        return None
+    free = tuple(kernel.axis[a] for a in stage.axes("free"))
+    scratch = _scratch(kernel, stage, list(free))
+    where = tuple(a.expr for a in free)
+    bare = replace(stage, stores=tuple(
+        Store(b.name, where, state(i, b.dtype)) for i, b in enumerate(scratch)))
+    parts = {id(state(i, b.dtype)): load(b.name, where, b.dtype) for i, b in enumerate(scratch)}
+
+    def of_scratch(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(rewrite(values, lambda v, _: parts.get(id(v))))
+    stores = tuple(replace(s, value=of_scratch((s.value,))[0], guard=of_scratch(s.guard))
+                   for s in stage.stores)
+    finish = Stage("s1", tuple((a.name, "free") for a in free), stores)
+    return Kernel(kernel.axes, (*kernel.buffers, *scratch), (bare, finish))
 
 
 def split_reduction(kernel: Kernel) -> Kernel | None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import DType, bool_, int64
-from tilewright.index import Expr
+from tilewright.index import Expr, symbols
 
 
 class Value:
@@ -145,3 +145,17 @@ def rewrite(roots: Iterable[Value], leaf, memo: dict[int, Value] | None = None) 
             new = value if same else make(value.op, args, value.dtype, value.data)
         memo[id(value)] = new
     return [memo[id(root)] for root in roots]
+
+
+def symbols_of(root: Value) -> set[str]:
+    """Return the axes (and lets) that a value depends on through its index expressions."""
+    found: set[str] = set()
+    for value in postorder([root]):
+        if value.op == "load":
+            for e in value.data[1]:
+                found |= {s.name for s in symbols(e)}
+        elif value.op in ("index", "test"):
+            found |= {s.name for s in symbols(value.data)}
+        elif value.op == "divides":
+            found |= {s.name for s in symbols(value.data[0])}
+    return found

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from tilewright.actions.access import OPAQUE, Access, accesses, loads_of, symbols_of
+from tilewright.actions.access import OPAQUE, Access, accesses, loads_of
 from tilewright.actions.copy import Copy
 from tilewright.actions.sketches.base import Sketch
 from tilewright.actions.sketches.draft import Draft
 from tilewright.actions.sketches.tile import best_tile, tall_tile
 from tilewright.errors import Illegal
 from tilewright.kernel import Stage
+from tilewright.kernel.value import symbols_of
 from tilewright.limits import LINE, Limits
 
 MOST_PAGES = 1024  # that steps of rows across memory may walk before they come back
