@@ -34,7 +34,7 @@ CHUNKS = 64  # the most chunks of a split reduction
 LARGE = 1 << 18  # points of a reduction from which several workers pay
 FEW = 16  # results beyond which the free axes alone keep the workers busy
 MANY = 1024  # results from which a finish by vectors pays
-ROW = 16  # steps of a contiguous axis that fill lanes
+ROW = 5  # steps of a contiguous axis that may be lanes
 
 
 def alternatives(kernel: Kernel, limits: Limits) -> list[Kernel]:
