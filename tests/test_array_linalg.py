@@ -66,8 +66,21 @@ def test_diagonal_and_trace(offset, rng):
     ("i,j->ij", [(2,), (3,)]), ("ij->", [(2, 3)]), ("...ij,...jk->...ik", [(5, 2, 3), (3, 4)]),
     ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]), ("i,i,i->", [(3,), (3,), (3,)]),
     ("...i->...", [(2, 3)]), ("abc,cd->abd", [(2, 1, 3), (3, 2)]), ("ij,ij->j", [(2, 3), (2, 3)]),
-    ("iij->j", [(2, 2, 3)])])
+    ("iij->j", [(2, 2, 3)]), ("ij,jk,k->i", [(4, 3), (3, 5), (5,)]), ("ij,kl->l", [(2, 3), (4, 5)]),
+    ("bi,ijk,bk->bj", [(4, 2), (2, 3, 5), (4, 5)]), ("i,j,k->ijk", [(2,), (3,), (4,)]),
+    ("ij,jk,kl,lm,mn,n->i", [(2, 3), (3, 4), (4, 5), (5, 3), (3, 2), (2,)]),
+    ("ai,bi,ci->abc", [(2, 1), (3, 6), (4, 6)]), ("ij,jk,kl->l", [(2, 0), (0, 3), (3, 4)]),
+    ("...i,...ij,j->...", [(3, 4), (2, 3, 4, 5), (5,)])])
 def test_einsum(text, shapes, rng):
     arrays = [rng.standard_normal(s) for s in shapes]
     np.testing.assert_allclose(np.asarray(tw.einsum(text, *arrays)), np.einsum(text, *arrays),
                                rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("text", "shapes", "flops"), [
+    ("ij,jk,k->i", [(64, 64), (64, 64), (64,)], 4 * 64 ** 2),
+    ("ij,jk->k", [(64, 64), (64, 32)], 64 ** 2 + 2 * 64 * 32),
+    ("i,ij,jk,kl,l->", [(64,), (64, 64), (64, 64), (64, 64), (64,)], 6 * 64 ** 2 + 2 * 64)])
+def test_einsum_takes_the_order_of_fewest_operations(text, shapes, flops):
+    compiled = tw.jit(lambda *a: tw.einsum(text, *a)).compile(*(tw.ones(s) for s in shapes))
+    assert sum(k.flops for k in compiled.kernels) <= 1.1 * flops

@@ -68,6 +68,9 @@ def test_then_adds_actions():
 
 # --- random schedules
 
+# Kernels of enough loops to have hundreds of schedules that differ.
+MANY = ("matmul-f32", "conv", "softmax", "argmax", "cumsum", "padded-sum")
+
 
 def test_walks_repeat_and_replay():
     for name in GRAPHS:
@@ -84,7 +87,8 @@ def test_plain_nests_give_the_kernels_values(name):
         assert check(case, start(case.kernel))
 
 
-def _random(name: str, count: int, seed: int) -> None:
+def _random(name: str, count: int, seed: int) -> int:
+    """Check random schedules; returns how many lowered and ran."""
     ran = 0
     for case, schedule, nest in schedules(name, count, seed):
         try:
@@ -92,15 +96,15 @@ def _random(name: str, count: int, seed: int) -> None:
         except Exception as error:
             error.add_note(f"{name}\n{schedule}\n\n{nest}")
             raise
-    assert ran >= min(count, 8) // 2
+    return ran
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_random_schedules_give_the_kernels_values(name):
-    _random(name, 10, seed=0)
+    assert _random(name, 10, seed=0) >= 4
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", GRAPHS)
 def test_many_random_schedules_give_the_kernels_values(name):
-    _random(name, 240, seed=1_000_000)
+    assert _random(name, 540, seed=1_000_000) >= (500 if name in MANY else 4)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.array import build as b
 from tilewright.array.convert import ArrayLike, to_node, unify
 from tilewright.array.tensor import Tensor
@@ -152,6 +154,11 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
 
 # --- einsum --------------------------------------------------------------------------------------
 
+Labelled = tuple[Node, list[str]]  # a node and the label of each of its axes
+
+EVERY_ORDER = 5  # operands of which every order is weighed; of more, a greedy one is taken
+LABELS = 52  # that numpy.einsum_path can tell apart
+
 
 def _labels(subscripts: str, operands: Sequence[Node]) -> tuple[list[list[str]], list[str]]:
     """Parse subscripts into one list of labels per operand and one for the result."""
@@ -194,7 +201,8 @@ def _without_repeats(node: Node, labels: list[str]) -> tuple[Node, list[str]]:
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     """Sum products of `operands` named axis by axis, as in ``einsum("ij,jk->ik", a, b)``.
 
-    Operands are combined from left to right; a label is summed as soon as nothing needs it.
+    Operands are combined two at a time in the order of fewest operations that
+    ``numpy.einsum_path`` finds; a label is summed as soon as nothing else needs it.
     """
     nodes = unify("einsum", *operands)
     terms, result = _labels(subscripts, nodes)
@@ -205,28 +213,47 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
                          "different and come from the operands)")
     nodes = [b.cast(n, _working(dtype)) for n in nodes]
     pairs = [_without_repeats(n, t) for n, t in zip(nodes, terms)]
-    node, labels = pairs[0]
-    for place in range(len(pairs)):
-        other = pairs[place + 1] if place + 1 < len(pairs) else None
-        needed = set(result).union(*(t for _, t in pairs[place + 2:]))
-        if other is None and place:
-            break
-        node, labels = _combine(node, labels, other, needed, subscripts)
-    order = [labels.index(x) for x in result]
-    return Tensor(b.cast(b.permute(node, order), dtype))
+    every = list(dict.fromkeys(x for _, labels in pairs for x in labels))
+    b.broadcast_shape(f"einsum {subscripts!r}", [_aligned(*p, every).shape for p in pairs])
+    for place, (node, labels) in enumerate(pairs):  # what one operand alone has is summed first
+        pairs[place] = _combine([(node, labels)], _needed(pairs, [place], result))
+    for places in _path(pairs, result):
+        needed = _needed(pairs, places, result)
+        chosen = [pairs[place] for place in places]
+        pairs = [p for place, p in enumerate(pairs) if place not in places]
+        pairs.append(_combine(chosen, needed))
+    ((node, labels),) = pairs
+    return Tensor(b.cast(b.permute(node, [labels.index(x) for x in result]), dtype))
 
 
-def _combine(node: Node, labels: list[str], other: tuple[Node, list[str]] | None,
-             needed: set[str], subscripts: str) -> tuple[Node, list[str]]:
-    """Multiply two labelled operands and sum the labels that are not `needed`."""
-    every = labels + [x for x in (other[1] if other else []) if x not in labels]
+def _needed(pairs: Sequence[Labelled], places: Sequence[int], result: Sequence[str]) -> set[str]:
+    """Return labels of the result, and of operands but those at `places`."""
+    return set(result).union(*(labels for place, (_, labels) in enumerate(pairs)
+                               if place not in places))
+
+
+def _path(pairs: Sequence[Labelled], result: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return places of the operands to combine; each combination is put at the end."""
+    numbers = {x: i for i, x in enumerate(dict.fromkeys(x for _, t in pairs for x in t))}
+    if len(pairs) < 3 or len(numbers) > LABELS:
+        return [(0, 1)] * (len(pairs) > 1) + [(0, n) for n in range(len(pairs) - 2, 0, -1)]
+    arguments: list[Any] = []
+    for node, labels in pairs:
+        arguments += [np.broadcast_to(np.zeros(()), node.shape), [numbers[x] for x in labels]]
+    found, _ = np.einsum_path(*arguments, [numbers[x] for x in result],
+                              optimize="optimal" if len(pairs) <= EVERY_ORDER else "greedy")
+    return found[1:]
+
+
+def _combine(chosen: Sequence[Labelled], needed: set[str]) -> Labelled:
+    """Multiply labelled operands and sum the labels that are not `needed`."""
+    every = list(dict.fromkeys(x for _, labels in chosen for x in labels))
     every = [x for x in every if x in needed] + [x for x in every if x not in needed]
-    aligned = [_aligned(node, labels, every)]
-    if other is not None:
-        aligned.append(_aligned(*other, every))
-    shape = b.broadcast_shape(f"einsum {subscripts!r}", [n.shape for n in aligned])
-    wide = [b.expand(n, shape) for n in aligned]
-    product = b.build("multiply", *wide) if len(wide) == 2 else wide[0]
+    factors = [_aligned(node, labels, every) for node, labels in chosen]
+    shape = b.broadcast_shape("einsum", [f.shape for f in factors])
+    product, *others = (b.expand(f, shape) for f in factors)
+    for factor in others:
+        product = b.build("multiply", product, factor)
     summed = tuple(d for d, x in enumerate(every) if x not in needed)
     total = b.build("reduce", product, kind="sum", axes=summed) if summed else product
     return total, [x for x in every if x in needed]
