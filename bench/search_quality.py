@@ -50,6 +50,7 @@ SIX = ("matmul 512", "sum 4096x4096", "permute 1024x1024", "conv 3x3 batch 32 16
 PROCESSES, PLACES = 3, 3  # where all are timed again
 AT_ONE_PLACE = 1.0  # seconds
 LEAST_TURNS, MOST_TURNS = 3, 51
+LOST = 2000  # random walks that end where others did
 
 
 @dataclass(frozen=True)
@@ -143,20 +144,28 @@ def searched(kernel, start: Choice, limits: Limits, target: Target, budget: Budg
 
 
 def random_recipes(kernel, limits: Limits, count: int, seed: int):
-    """Yield schedules of random walks over sketch parameters, from the default's."""
+    """Yield schedules of random walks over sketch parameters, from the default's.
+
+    Walks get longer while they end where others did; after `LOST` such in a row there are no more.
+    """
     rng = random.Random(seed)
     seen: set[str] = set()
+    around: dict[str, list] = {}
     options = list(enumerate(forms(kernel, limits)))
-    while len(seen) < count:
+    lost = 0
+    while len(seen) < count and lost < LOST:
         number, form = rng.choice(options)
         recipe = default_recipe(form, limits)
-        for _ in range(rng.randint(1, 10)):
-            moved = near(recipe, form, limits)
-            if moved:
-                recipe = rng.choice(moved)
-        if str(recipe) in seen and rng.random() < 0.98:
+        for _ in range(rng.randint(1, 10 + lost // 20)):
+            text = f"{number} {recipe}"
+            if text not in around:
+                around[text] = near(recipe, form, limits)
+            recipe = rng.choice(around[text] or [recipe])
+        lost += 1
+        if (text := f"{number} {recipe}") in seen:
             continue
-        seen.add(str(recipe))
+        seen.add(text)
+        lost = 0
         try:
             yield Choice(number, recipe.schedule(form, limits))
         except Illegal:

@@ -7,6 +7,8 @@ and wrap; bool products are "or of ands".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -246,17 +248,24 @@ def _path(pairs: Sequence[Labelled], result: Sequence[str]) -> list[tuple[int, .
 
 
 def _combine(chosen: Sequence[Labelled], needed: set[str]) -> Labelled:
-    """Multiply labelled operands and sum the labels that are not `needed`."""
+    """Multiply labelled operands, the smallest product first; sum labels that are not `needed`."""
     every = list(dict.fromkeys(x for _, labels in chosen for x in labels))
     every = [x for x in every if x in needed] + [x for x in every if x not in needed]
     factors = [_aligned(node, labels, every) for node, labels in chosen]
-    shape = b.broadcast_shape("einsum", [f.shape for f in factors])
-    product, *others = (b.expand(f, shape) for f in factors)
-    for factor in others:
-        product = b.build("multiply", product, factor)
+    while len(factors) > 1:
+        i, j = min(combinations(range(len(factors)), 2),
+                   key=lambda two: prod(_common(*(factors[place] for place in two))))
+        right, left = factors.pop(j), factors.pop(i)
+        shape = _common(left, right)
+        factors.append(b.build("multiply", b.expand(left, shape), b.expand(right, shape)))
+    (product,) = factors
     summed = tuple(d for d, x in enumerate(every) if x not in needed)
     total = b.build("reduce", product, kind="sum", axes=summed) if summed else product
     return total, [x for x in every if x in needed]
+
+
+def _common(x: Node, y: Node) -> tuple[int, ...]:
+    return b.broadcast_shape("einsum", [x.shape, y.shape])
 
 
 def _aligned(node: Node, labels: list[str], every: list[str]) -> Node:
