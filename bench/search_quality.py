@@ -4,10 +4,13 @@
     python bench/search_quality.py table           every kernel of `tilewright bench`, with sketches
     python bench/search_quality.py repeat          five searches of each kernel
     python bench/search_quality.py random          a random search over sketch parameters
+    python bench/search_quality.py compare         no search: what other runs found
 
-Six kernels, but for `table`; --all takes every kernel, --filter WORDS those with all the words.
-Options: --threads N, --seconds N, --beam N, --out FILE. Schedules kept by `--out`
-files are yardsticks of later runs when named with --best; those under `bench/expert` always are.
+Six kernels, but for `table`; --all takes every kernel, --filter WORDS those with all the words,
+--half 1 and --half 2 every other one. Options: --threads N, --seconds N, --beam N, --out FILE.
+Schedules kept by `--out` files are yardsticks of later runs when named with --best; those under
+`bench/expert` always are. With --like FILE a random search times 20 times (--times) what the search
+of that file's row compiled, or all there is.
 All candidates of one kernel are timed again at the end, alternating, in several processes.
 """
 
@@ -51,6 +54,7 @@ PROCESSES, PLACES = 3, 3  # where all are timed again
 AT_ONE_PLACE = 1.0  # seconds
 LEAST_TURNS, MOST_TURNS = 3, 51
 LOST = 2000  # random walks that end where others did
+FASTEST = 3  # schedules of a random search that are timed again
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ def searched(kernel, start: Choice, limits: Limits, target: Target, budget: Budg
     return record, Choice(record.best.alternative, parse_schedule(record.best.schedule))
 
 
-def random_recipes(kernel, limits: Limits, count: int, seed: int):
+def random_recipes(kernel, limits: Limits, seed: int):
     """Yield schedules of random walks over sketch parameters, from the default's.
 
     Walks get longer while they end where others did; after `LOST` such in a row there are no more.
@@ -153,7 +157,7 @@ def random_recipes(kernel, limits: Limits, count: int, seed: int):
     around: dict[str, list] = {}
     options = list(enumerate(forms(kernel, limits)))
     lost = 0
-    while len(seen) < count and lost < LOST:
+    while lost < LOST:
         number, form = rng.choice(options)
         recipe = default_recipe(form, limits)
         for _ in range(rng.randint(1, 10 + lost // 20)):
@@ -173,14 +177,15 @@ def random_recipes(kernel, limits: Limits, count: int, seed: int):
 
 
 def random_search(kernel, limits: Limits, target: Target, count: int, seconds: float, seed: int
-                  ) -> tuple[Choice, list[list[float]]]:
-    """Return the fastest schedule, and (nest model, Program model, seconds) of all timed."""
-    best, choice, timed = float("inf"), given(kernel, limits), []
+                  ) -> tuple[list[Choice], list[list[float]]]:
+    """Return the fastest schedules, and (nest model, Program model, seconds) of all timed."""
+    best: list[tuple[float, Choice]] = []
+    timed: list[list[float]] = []
     end = time.perf_counter() + seconds
     with CpuMeasurer(target) as device:
-        device.begin(kernel, code_of(kernel, choice, limits, device))
-        for found in random_recipes(kernel, limits, count, seed):
-            if time.perf_counter() > end:
+        device.begin(kernel, code_of(kernel, given(kernel, limits), limits, device))
+        for found in random_recipes(kernel, limits, seed):
+            if time.perf_counter() > end or len(timed) == count:
                 break
             models: list[float] = []
             code = code_of(kernel, found, limits, device, models)
@@ -188,15 +193,14 @@ def random_search(kernel, limits: Limits, target: Target, count: int, seconds: f
             if not isinstance(handle, int):
                 continue
             sample = device.sample(handle)
-            if not isinstance(sample, Failure) and sample < 1.3 * best:
+            if not isinstance(sample, Failure) and (not best or sample < 1.3 * best[0][0]):
                 more = device.samples(handle, 4)
                 sample = min(sample, *(more if not isinstance(more, Failure) else []))
             if not isinstance(sample, Failure):
                 timed.append([*models, sample])
-            if not isinstance(sample, Failure) and sample < best:
-                best, choice = sample, found
+                best = sorted([*best, (sample, found)], key=lambda b: b[0])[:FASTEST]
             device.drop(handle)
-    return choice, timed
+    return [choice for _, choice in best], timed
 
 
 def rank(cycles: list[float], seconds: list[float]) -> dict[str, float]:
@@ -235,14 +239,14 @@ def experts(name: str, kernel, limits: Limits) -> list[Choice]:
     return found
 
 
+def rows_of(file: str, case: str, number: int) -> list[dict]:
+    return [row for row in json.loads(Path(file).read_text())
+            if row["case"] == case and row["kernel"] == number]
+
+
 def best_of(files: list[str], case: str, number: int) -> list[Choice]:
-    found = []
-    for file in files:
-        for row in json.loads(Path(file).read_text()):
-            if row["case"] == case and row["kernel"] == number:
-                for place, text in row["winners"]:
-                    found.append(Choice(place, parse_schedule(text)))
-    return found
+    return [Choice(place, parse_schedule(text)) for file in files
+            for row in rows_of(file, case, number) for place, text in row["winners"]]
 
 
 def one(case, number: int, kernel, options, limits: Limits, target: Target) -> dict:
@@ -252,12 +256,17 @@ def one(case, number: int, kernel, options, limits: Limits, target: Target) -> d
     start = given(kernel, limits)
     choices = {"default": start}
     if options.mode == "random":
-        choices["random"], timed = random_search(
-            kernel, limits, target, options.count, options.seconds, options.seed)
+        count = options.count
+        if options.like:
+            count = options.times * max(found["counts"]["compiled"] for row in rows_of(
+                options.like, case.name, number) for found in row["searches"])
+        fastest, timed = random_search(kernel, limits, target, count, options.seconds, options.seed)
+        choices |= {f"random{i}": choice for i, choice in enumerate(fastest)}
+        row["asked"] = count
         if timed:
             guesses, cycles, seconds = map(list, zip(*timed))
             row["nest_model"], row["model"] = rank(guesses, seconds), rank(cycles, seconds)
-    else:
+    elif options.mode != "compare":
         bare = options.mode == "bare"
         budget = Budget(beam=options.beam, seconds=options.seconds,
                         sketches="bare" if bare else "default")
@@ -291,13 +300,16 @@ def one(case, number: int, kernel, options, limits: Limits, target: Target) -> d
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("mode", choices=("bare", "table", "repeat", "random"))
+    parser.add_argument("mode", choices=("bare", "table", "repeat", "random", "compare"))
     parser.add_argument("--filter", default="")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--half", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=Budget.seconds)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--like", default="")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--best", nargs="*", default=[])
     parser.add_argument("--records", default="")
@@ -307,7 +319,8 @@ def main() -> None:
     target = Target("llvm", limits)
     words = options.filter.lower().split()
     rows = []
-    for case in kernels():
+    chosen = kernels()[options.half - 1::2] if options.half else kernels()
+    for case in chosen:
         if not all(w in case.name.lower() for w in words):
             continue
         every = options.all or words or options.mode == "table"
