@@ -14,8 +14,9 @@ from tilewright.actions import Schedule, default_schedule, parse_schedule
 from tilewright.backends import backend
 from tilewright.errors import BackendError, Illegal
 from tilewright.search import Budget, Record, search
+from tilewright.search.decide import Rules
 from tilewright.search.measurer import Failure
-from tilewright.search.record import FATES
+from tilewright.search.record import FATES, Final
 from tilewright.search.simulated import COMPILE_MISHAPS, RUN_MISHAPS, Clock, Simulated
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -350,6 +351,25 @@ def test_explain_tells_every_candidate_and_why_it_ended(searched):
     assert lines[-2].startswith("counts candidates ") and lines[-1].startswith("seconds ")
     for t in record.trials:
         assert t.reason in text
+
+
+def test_the_end_is_told(searched):
+    record, _ = found(searched, "matmul_512")
+    standings = [s.number for s in record.heat]
+    assert len(set(standings)) == len(standings) >= 2
+    assert all(1 <= s.places <= Rules().places and s.ratio >= 1 for s in record.heat)
+    assert record.finals[0].number == standings[0]
+    assert (record.finals[-1].verdict == "a") == (record.winner > 0)
+    end = record.explain().split("\nthe end\n")[1]
+    assert f": {standings[0]} 1.0" in end
+    assert f"last comparison: {record.winner} is faster than the given schedule: " in end
+    assert all(line in record.to_html() for line in record.ending() if "'" not in line)
+
+
+def test_looks_that_overrule_are_told():
+    final = Final(7, "tie", 1.004, 0.998, 1.01, looks=14, overruled="a")
+    assert str(final) == ("7 is no different from the given schedule: 1.004 times as fast "
+                          "(0.998 to 1.010); 14 looks all through the search say it is faster")
 
 
 def test_watchers_see_the_record_grow():

@@ -25,7 +25,7 @@ from tilewright.search.decide import (
 from tilewright.search.gate import Entry, Gate
 from tilewright.search.looks import Looks
 from tilewright.search.measurer import Measurer
-from tilewright.search.record import Record, Trial
+from tilewright.search.record import Final, Record, Standing, Trial
 from tilewright.search.sampler import Sampler
 
 PATIENCE = 0.5  # seconds for the last comparison after Ctrl-C
@@ -74,10 +74,13 @@ class Finish:
             if lost == CHANCES or lost and (self.left() <= 0 or self.record.why == "interrupted"):
                 break
             try:
-                found = self._compare(self.gate.entries[number])
+                seen = self._compare(self.gate.entries[number])
             except BackendError:
                 continue  # it failed: the next one's turn
-            found = self.looks.overrule(number, found)
+            found = self.looks.overrule(number, seen)
+            self.record.finals.append(Final(
+                number, *seen, looks=len(self.looks.ratios.get(number, ())),
+                overruled=found[0] if found[0] != seen[0] else ""))
             if not lost or found[0] == "a":
                 self.record.duel = found
             if found[0] == "a":
@@ -109,8 +112,8 @@ class Finish:
             return verdict(ratios, self.rules)
         # no time for more: the samples that there are decide, if they are clearly apart
         slow, fast = slower_quartile(entry.trial.samples), typical(given.trial.samples)
-        found = "a" if slow * (1 + self.rules.least_share) < fast else "tie"
-        return found, fast / slow, 0.0, math.inf
+        faster = slow * (1 + self.rules.least_share) < fast
+        return "a" if faster else "tie", fast / slow, 0.0, math.inf
 
     def _heat(self, ranked: Sequence[Trial], most: int) -> list[int]:
         """Return the fastest in the order of samples taken in turns at several places.
@@ -126,6 +129,7 @@ class Finish:
         if len(near) < 2:
             return [t.number for t in ranked]
         taken: dict[int, list[float]] = {n: [] for n in near}  # times those of the place's fastest
+        stood = dict(taken)  # of those that are out as well
         order: list[int] = []  # the last first
         for place in range(self.rules.places):
             if place:
@@ -144,7 +148,9 @@ class Finish:
             for n in slowest:
                 del taken[n]
         order += reversed(self._ordered(taken))
-        return order[::-1] + [t.number for t in ranked if t.number not in near]
+        order.reverse()
+        self.record.heat = [Standing(n, midmean(stood[n]), len(stood[n])) for n in order]
+        return order + [t.number for t in ranked if t.number not in near]
 
     def _ordered(self, taken: dict[int, list[float]]) -> list[int]:
         """Return the fastest first; of equals, the simplest. One bad place does not count."""

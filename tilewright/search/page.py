@@ -120,7 +120,8 @@ def _scatter(record: Record) -> str:
     given = y(record.start.seconds) if record.start.samples else TOP
     parts.append(f'<line class="given" x1="{LEFT}" x2="{WIDTH}" y1="{given:.1f}" '
                  f'y2="{given:.1f}"><title>the given schedule</title></line>')
-    best, path = math.inf, []
+    best = math.inf
+    path: list[str] = []
     for t in timed:
         if t.seconds < best:
             path += [f"{x(t.number):.1f},{y(best):.1f}"] if path else []
@@ -193,6 +194,7 @@ def _tree(record: Record) -> str:
 def _decisions(record: Record) -> str:
     items = "".join(f"<li>round {r.number}: {escape(r.decision)} "
                     f'<span class="soft">(at {r.ended:.1f} s)</span></li>' for r in record.rounds)
+    items += "".join(f"<li>{escape(line)}</li>" for line in record.ending())
     return f"<ul>{items}</ul><p>It stopped: {escape(record.why)}.</p>"
 
 

@@ -61,12 +61,52 @@ class Round:
 
 
 @dataclass
+class Standing:
+    """A candidate in the last heat: its time over the fastest's, and at how many places."""
+
+    number: int
+    ratio: float
+    places: int
+
+
+@dataclass
+class Final:
+    """A comparison of a candidate with the given schedule at the end of a search.
+
+    verdict         a (it is faster), b (it is slower) or tie
+    ratio, low, high  the given schedule's time over its own, and the interval
+    looks           comparisons all through the search
+    overruled       their verdict, where they decided otherwise
+    """
+
+    number: int
+    verdict: str
+    ratio: float
+    low: float
+    high: float
+    looks: int = 0
+    overruled: str = ""
+
+    def __str__(self) -> str:
+        words = {"a": "faster than", "b": "slower than", "tie": "no different from"}
+        text = (f"{self.number} is {words[self.verdict]} the given schedule: "
+                f"{self.ratio:.3f} times as fast ({self.low:.3f} to {self.high:.3f})")
+        if self.overruled:
+            told = "faster" if self.overruled == "a" else "slower"
+            text += f"; {self.looks} looks all through the search say it is {told}"
+        return text
+
+
+@dataclass
 class Record:
     """A finished search. `winner` is a trial's number; 0 is the given schedule.
 
     counts   candidates, distinct (by nest), programs (distinct, of those that passed the filters),
              compiled, timed, filtered
     seconds  by activity: lower, compile, link, sample, total
+    heat     what took part in the last heat, the fastest first
+    finals   who was held against the given schedule then
+    duel     the comparison that decided: as `Final`, without the number
     """
 
     key: str
@@ -81,6 +121,8 @@ class Record:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
     seconds: dict[str, float] = field(default_factory=dict)
     duel: tuple[str, float, float, float] | None = None
+    heat: list[Standing] = field(default_factory=list)
+    finals: list[Final] = field(default_factory=list)
     noise: float = 0.0  # spread of a reference kernel when the search began
 
     @property
@@ -103,6 +145,9 @@ class Record:
             lines.append(f"{t.number} <- {t.parent} round {t.round} [{t.label}] {t.fate}"
                          + (f": {t.reason}" if t.reason else ""))
         lines += [f"round {r.number}: {r.beam} {r.decision}" for r in self.rounds]
+        lines.append(f"last heat: {[s.number for s in self.heat]}")
+        lines += [f"{f.number} against 0: {f.verdict}" + f" overruled: {f.overruled}" * bool(
+            f.overruled) for f in self.finals]
         lines.append(f"winner {self.winner}: {self.why}")
         return "\n".join(lines)
 
@@ -115,6 +160,8 @@ class Record:
         data = json.loads(text)
         data["trials"] = [Trial(**t) for t in data["trials"]]
         data["rounds"] = [Round(**r) for r in data["rounds"]]
+        data["heat"] = [Standing(**s) for s in data.get("heat", ())]
+        data["finals"] = [Final(**f) for f in data.get("finals", ())]
         data["duel"] = tuple(data["duel"]) if data["duel"] else None
         return cls(**data)
 
@@ -124,6 +171,15 @@ class Record:
         """
         return page(self, name)
 
+    def ending(self) -> list[str]:
+        """Return what the last heat and the last comparisons found, a line each."""
+        lines = []
+        if self.heat:
+            standings = ", ".join(f"{s.number} {s.ratio:.3f}" for s in self.heat)
+            lines.append("last heat, times over the fastest's at up to "
+                         f"{max(s.places for s in self.heat)} places: {standings}")
+        return lines + [f"last comparison: {final}" for final in self.finals]
+
     def explain(self) -> str:
         """Tell round by round what was tried, each candidate's fate, and why the search stopped."""
         lines = [f"search of {self.kernel.splitlines()[0]} on {self.device}, beam {self.beam}"]
@@ -132,9 +188,11 @@ class Record:
             tried = [t for t in self.trials if t.round == number]
             for t in sorted(tried, key=lambda t: (t.seconds, t.number)):
                 time = f"{t.seconds * 1e6:10.2f} us" if t.samples else f"{'':>13}"
-                lines.append(f"  {t.number:4} {time} {t.fate:13} {t.label}"
+                parent = f"of {t.parent}" if t.parent >= 0 else ""
+                lines.append(f"  {t.number:4} {parent:7} {time} {t.fate:13} {t.label}"
                              + (f" ({t.reason})" if t.reason else ""))
             lines += [f"  beam {r.beam}: {r.decision}" for r in self.rounds if r.number == number]
+        lines += ["the end", *(f"  {line}" for line in self.ending())]
         lines.append(f"winner {self.winner}, {self.gain:.3f} times as fast as given: {self.why}")
         lines.append("counts " + ", ".join(f"{k} {v}" for k, v in self.counts.items()))
         lines.append("seconds " + ", ".join(f"{k} {v:.2f}" for k, v in self.seconds.items()))
