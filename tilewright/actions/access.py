@@ -34,7 +34,7 @@ class Access:
 def accesses(kernel: Kernel, stage: Stage) -> tuple[list[Access], list[Access]]:
     """Return the stage's (loads, stores)."""
     lets = {let.sym.name: symbols_of(let.value) for let in stage.lets}
-    loads = [_access(kernel, *value.data, lets, bool(value.args), value) for value in stage.loads]
+    loads = [_access(kernel, v.data[0], v.data[1], lets, bool(v.args), v) for v in stage.loads]
     stores = [_access(kernel, s.buffer, s.index, lets, bool(s.guard), None) for s in stage.stores]
     return loads, stores
 

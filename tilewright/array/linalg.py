@@ -234,7 +234,7 @@ def _needed(pairs: Sequence[Labelled], places: Sequence[int], result: Sequence[s
                                if place not in places))
 
 
-def _path(pairs: Sequence[Labelled], result: Sequence[str]) -> list[tuple[int, ...]]:
+def _path(pairs: Sequence[Labelled], result: Sequence[str]) -> Sequence[tuple[int, ...]]:
     """Return places of the operands to combine; each combination is put at the end."""
     numbers = {x: i for i, x in enumerate(dict.fromkeys(x for _, t in pairs for x in t))}
     if len(pairs) < 3 or len(numbers) > LABELS:

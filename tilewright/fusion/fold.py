@@ -78,6 +78,7 @@ def _replace(draft: Draft, body: Value, found: Found, places: dict[int, Index]) 
     if draft.reduce:
         draft.state = make_state("sum", [body])
         return
+    assert draft.state is not None
     total = make("add", (draft.state.init[0], body), body.dtype)
     for n, store in enumerate(draft.stores):
         (value,) = rewrite([store.value],

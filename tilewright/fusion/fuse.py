@@ -34,9 +34,8 @@ def fuse(outputs: Sequence[Node], limits: Limits) -> list[KernelCall | HostCall]
     calls: list[tuple[Cluster, list[KernelCall | HostCall]]] = []
     for cluster in clusters:  # readers first: they say what must be stored
         if cluster.roots:
-            made = _host_calls(cluster) if cluster.kind == "call" \
-                else _kernel_calls(grouping, cluster)
-            calls.append((cluster, made))
+            calls.append((cluster, [*(_host_calls(cluster) if cluster.kind == "call"
+                                      else _kernel_calls(grouping, cluster))]))
     return _ordered(calls)
 
 
@@ -48,7 +47,8 @@ def _ordered(groups: list[tuple[Cluster, list[KernelCall | HostCall]]]) -> list:
     maker = {id(node): n for n, (cluster, _) in enumerate(groups)
              for node in cluster.roots.values()}
     serial = [max(n.serial for n in cluster.roots.values()) for cluster, _ in groups]
-    waiting, users = [], [[] for _ in groups]
+    waiting: list[int] = []
+    users: list[list[int]] = [[] for _ in groups]
     for n, (_, calls) in enumerate(groups):
         needs = {maker[id(node)] for call in calls for node in _inputs(call) if id(node) in maker}
         waiting.append(len(needs))

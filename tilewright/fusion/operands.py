@@ -232,14 +232,19 @@ def _guarded(factors: list[Value]) -> bool:
 def _alone(form: Form, names: Collection[str]) -> Sym | None:
     """Return the axis that a form is, if it is just one of `names`."""
     ((atom, coef), *more) = form.body.terms
-    return atom if not more and coef == 1 and form.phases == 1 and atom.name in names else None
+    if more or coef != 1 or form.phases != 1 or not isinstance(atom, Sym):
+        return None
+    return atom if atom.name in names else None
 
 
 def _stored(puller: Puller, draft: Draft, operand: Operand, shared: set[str]) -> Value:
     """Make the map stage of an operand before the contraction; return what is read instead."""
     axes = puller.axes
     name = f"tmp{len(puller.memory)}"
-    shape, walked, read, bodies = [], [], [], []
+    shape: list[int] = []
+    walked: list[Expr] = []
+    read: list[Expr] = []
+    bodies: list[Expr] = []
     tails: list[Value] = []
     for form in operand.forms:
         shape += form.shape
@@ -305,7 +310,8 @@ def _without(value: Value, operand: Operand, places: dict[int, Index]) -> Value:
     def leaf(old: Value, args: tuple[Value, ...]) -> Value | None:
         if old.op != "load" or not old.args:
             return None
-        new = load(*old.data, old.dtype, tuple(g for g in old.args if id(g) not in zero))
+        guards = tuple(g for g in old.args if id(g) not in zero)
+        new = load(old.data[0], old.data[1], old.dtype, guards)
         if id(old) in places:
             places[id(new)] = places[id(old)]
         return new

@@ -11,6 +11,7 @@ the split is recorded, and the caller pulls again with that axis in two (see `Dr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from tilewright.dtypes import accumulator, bool_, int64
 from tilewright.fusion.axes import Axes, Splits
@@ -49,7 +50,7 @@ class Puller:
         self._memo: dict[Key, Value] = {}
         self._owner: dict[Key, int] = {}
         self._moved: dict[Key, tuple[tuple[Node, Index, Guards], Guards]] = {}
-        self._opened: dict[int, tuple[Index, tuple[str, ...]]] = {}
+        self._opened: dict[int, tuple[Index, Index]] = {}
         self._interned: dict[tuple, tuple] = {(): ()}
         self._lets_made: dict[tuple, Expr] = {}
 
@@ -96,9 +97,9 @@ class Puller:
         for expr, at in zip(made, index):
             expr, at = expr - expr.const, at - expr.const
             digits = sorted(expr.terms, key=lambda t: -t[1])  # outermost first
-            sizes = [self.axes.sizes[atom.name] for atom, _ in digits]
-            for (atom, _), digit in zip(digits, [at] if len(sizes) == 1 else unflat(at, sizes)):
-                found[atom.name] = digit
+            names = [cast(Sym, atom).name for atom, _ in digits]
+            sizes = [self.axes.sizes[name] for name in names]
+            found.update(zip(names, [at] if len(sizes) == 1 else unflat(at, sizes)))
         self.axes.ask(found.values())
         where = [found[a] for a in memory.axes]
         return load(name, tuple(where), node.dtype, guards)
@@ -188,6 +189,7 @@ class Puller:
         if known is None:
             if node.op.kind == "reduce" and node.attrs.kind.startswith("arg"):
                 return constant(0, int64)
+            tests: Guards
             if id(node) in self.grouping.dissolved:
                 inner, tests = _insert(index, node.attrs.axes, self._over[id(node)]), ()
             else:

@@ -30,7 +30,7 @@ class Namer:
         self.counts = {"input": 0, "output": 0, "scratch": 0}
         free = {a for roles in merger.roles for a, r in roles.items() if r != "reduce"}
         order = [a for a in merger.axes if a in free] + [a for a in merger.axes if a not in free]
-        self.axis_names = {}
+        self.axis_names: dict[str, str] = {}
         for name in order:
             letter = "i" if name in free else "k"
             number = sum(n[0] == letter for n in self.axis_names.values())
@@ -152,7 +152,8 @@ class Namer:
         stages = tuple(self.stage(n, d) for n, d in enumerate(self.drafts))
         axes = tuple(Axis(new, const(self.merger.axes[old]))
                      for old, new in self.axis_names.items())
-        buffers, operands = [], {"input": [], "output": []}
+        buffers: list[Buffer] = []
+        operands: dict[str, list[Operand]] = {"input": [], "output": []}
         kinds = ("input", "output", "scratch")
         for name in sorted(self.names, key=lambda n: kinds.index(self.memory[n].kind)):
             memory = self.memory[name]

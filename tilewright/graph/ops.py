@@ -55,7 +55,7 @@ def _row(name: str, kind: str, arity: int, infer_rule: Callable, numpy_rule: Cal
 
 
 def _elementwise(name: str, arity: int, rule: Callable, **flags) -> OpDef:
-    return _row(name, "elementwise", arity, rule, getattr(meaning, name, None), **flags)
+    return _row(name, "elementwise", arity, rule, getattr(meaning, name), **flags)
 
 
 def _arithmetic() -> list[OpDef]:

@@ -8,6 +8,7 @@ nothing outside a buffer is touched.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tilewright.index import evaluate as evaluate_expr
 from tilewright.kernel.kernel import Kernel, Stage, Store
 from tilewright.kernel.value import Value, const_number, postorder
 
-_QUIET = {"over": "ignore", "under": "ignore", "divide": "ignore", "invalid": "ignore"}
+_QUIET: dict[str, Any] = dict.fromkeys(("over", "under", "divide", "invalid"), "ignore")
 _COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 _UFUNC = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -115,6 +116,7 @@ class _Run:
     def _reduced(self) -> dict[int, np.ndarray]:
         """Return the values of the final state, with reduce axes of length 1."""
         state, names = self.stage.state, self.names
+        assert state is not None
         axes = tuple(names.index(a) for a in self.stage.axes("reduce"))
         shape = [1 if d in axes else n for d, n in enumerate(self.extents)]
         row = _UFUNC.get(state.name)
@@ -139,13 +141,14 @@ class _Run:
         return found
 
     def _is_plain(self) -> bool:
-        update = self.stage.state.update
+        update = self.stage.state.update  # type: ignore[union-attr]
         return len(update) == 1 and len(update[0].args) == 2 and update[0].args[0].op == "state" \
             and not any(v.op == "state" for v in postorder([update[0].args[1]]))
 
     def _folded(self, axes: tuple[int, ...], shape: list[int]) -> list[np.ndarray]:
         """Apply the update one step at a time; the general case."""
         state = self.stage.state
+        assert state is not None
         now = [np.full(shape, const_number(v), v.dtype.numpy) for v in state.init]
         full = dict(self.env)
         for step in np.ndindex(*(self.extents[d] for d in axes)):
@@ -182,7 +185,7 @@ class _Run:
         if value.op == "load":
             return self._load(value, args)
         op = OPS[value.op]
-        args = np.broadcast_arrays(*args)
+        args = list(np.broadcast_arrays(*args))
         attrs = op.attributes(dtype=value.dtype) if value.op in ("cast", "bitcast") else ()
         result = np.asarray(op.numpy(args, attrs))
         assert result.dtype == value.dtype.numpy, (value, result.dtype)
@@ -192,7 +195,7 @@ class _Run:
         name, where = value.data
         buffer = self.memory[name]
         index = [self.expr(e) for e in where]
-        index = np.broadcast_arrays(*index, np.zeros([1] * self.rank, np.int64))[:-1]
+        *index, _ = np.broadcast_arrays(*index, np.zeros([1] * self.rank, np.int64))
         if not guards:
             return buffer[tuple(index)] if index else buffer.reshape([1] * self.rank)
         inside = guards[0]

@@ -77,6 +77,7 @@ class _Verifier:
 
     def _state(self, stage: Stage, known: set[str]) -> None:
         state = stage.state
+        assert state is not None
         assert len(state.init) == len(state.update) == len(state.merge), f"{stage.name}: slots"
         for init, update, merge in zip(state.init, state.update, state.merge):
             assert init.op == "const", f"{stage.name}: init is no constant"

@@ -57,6 +57,7 @@ executes a fragment op once: it stands outside of lane loops; thread loops aroun
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilewright.dtypes import DType, bool_, int64
 from tilewright.program.printer import print_program
@@ -117,8 +118,9 @@ class Instr:
     __slots__ = ("args", "data", "level", "op", "type")
 
     def __init__(self, op: str, type_: Type | None, args: tuple[Instr, ...] = (),
-                 data: object = None, level: int = 0):
-        self.op, self.type, self.args, self.data, self.level = op, type_, args, data, level
+                 data: Any = None, level: int = 0):
+        self.op, self.args, self.data, self.level = op, args, data, level
+        self.type: Type = type_  # type: ignore[assignment]  # None for what has no value: a store
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.type}>"

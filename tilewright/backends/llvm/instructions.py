@@ -52,6 +52,7 @@ def _through_float32(w: Writer, instr: Instr) -> str:
     narrow = instr.type.dtype.is_float
     type_ = Type(float32, instr.type.lanes) if narrow else instr.type
     result = EMITTERS[instr.op](w, Instr(instr.op, type_, tuple(wide_args), instr.data))
+    assert result is not None
     return convert(w, result, float32, instr.type.dtype, instr.type.lanes) if narrow else result
 
 

@@ -67,12 +67,14 @@ def _window(position: Number) -> list[Number]:
     """Return the 192 bits of the table from a position on, as three words."""
     index, shift = (position >> 6).view(uint64), (position & 63).view(uint64)
     words: list[Number | int] = list(_WORDS)
+
+    def number(word: Number | int) -> Number:
+        return word if isinstance(word, Number) else index.const(word)
     for step in (16, 8, 4, 2, 1):
         take = (index & step).ne(0)
-        words = [where(take, words[k + step], words[k] if isinstance(words[k], Number)
-                       else index.const(words[k])) if k + step < len(words) else words[k]
-                 for k in range(3 + step)]
-    picked = [w if isinstance(w, Number) else index.const(w) for w in words]
+        words = [where(take, words[k + step], number(words[k])) if k + step < len(words)
+                 else words[k] for k in range(3 + step)]
+    picked = [number(w) for w in words]
     back = 63 - shift
     return [(a << shift) | ((b >> 1) >> back) for a, b in zip(picked, picked[1:])]
 
