@@ -186,6 +186,29 @@ def test_a_pool_grows_and_keeps_its_workers():
     pool.stop()
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2,
+                    reason="needs Linux and two processors")
+def test_a_worker_leaves_the_processor_of_its_caller(entries):
+    segment, data = chain(entries, ["increment"], 2), np.arange(N)
+    workers.stop()
+    run(segment, data)  # starts the worker
+    worker = next(t for t in threading.enumerate() if t.name == "tilewright-worker-1")
+    whole = os.sched_getaffinity(0)
+    home = min(whole)
+    try:
+        os.sched_setaffinity(0, {home})
+        os.sched_setaffinity(worker.native_id, {home})
+        np.testing.assert_array_equal(run(segment, data), data + 1)
+        assert os.sched_getaffinity(worker.native_id) == whole - {home}
+        os.sched_setaffinity(worker.native_id, {home})
+        crowd = chain(entries, ["increment"], len(whole) + 1)
+        np.testing.assert_array_equal(run(crowd, data), data + 1)
+        assert os.sched_getaffinity(worker.native_id) == {home}  # there is none for each thread
+    finally:
+        os.sched_setaffinity(0, whole)
+        workers.stop()
+
+
 def test_workers_that_were_stopped_start_again(entries):
     segment, data = chain(entries, ["increment"] * 3, 3), np.arange(N)
     for _ in range(5):

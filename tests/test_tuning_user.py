@@ -132,7 +132,7 @@ def test_a_kernel_searches_itself(device):
     record = kernel.search(beam=2, seconds=30, seed=1)
     assert isinstance(record, Record) and record.winner and record.gain > 2 and record.seed == 1
     assert record.counts["timed"] > 1 and record.seconds["total"] > 0
-    assert "winner" in record.explain()
+    assert "winner" in record.explain() and "where it is used: " in record.explain()
     f(x)
     assert schedules(f, x) != before
 

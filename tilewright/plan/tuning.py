@@ -32,7 +32,7 @@ from tilewright.runtime.storage import Storage
 from tilewright.search.beam import Budget, search
 from tilewright.search.decide import Rules, Verdict, duel
 from tilewright.search.entries import Entry
-from tilewright.search.record import Record, Trial
+from tilewright.search.record import Final, Record, Trial
 
 if TYPE_CHECKING:
     from tilewright.plan.plan import Plan
@@ -301,6 +301,7 @@ class Tuner:
                 result.reason = f"the fastest found did not win where it is used ({ratio:.3f})"
             if started and target == built.target:
                 record.duel, record.winner = outcome, chosen.number
+                record.finals.append(Final(best.number, *outcome, used=True))
             if chosen is best or verdict == "a":
                 break
         if chosen is not record.start or (started and record.why != "interrupted"):

@@ -13,6 +13,11 @@ A run fills the frame's table from its bases, publishes the frame under a new ep
 above 16 bits of worker count: one atomic read tells a worker both that there is work and whether it
 takes part), walks the launches as worker 0 and meets the others in a barrier. Idle workers spin,
 then wait on a condition variable.
+
+A waiting thread soon offers its processor to others: the one it waits for may stand behind it. On
+Linux a worker that starts work on worker 0's processor leaves it, and keeps away until it meets
+worker 0 on another one: the system may let both stay for long, as it takes a thread that spins for
+one that works.
 """
 
 from __future__ import annotations
@@ -26,13 +31,14 @@ import time
 import llvmlite.binding as llvm
 
 from tilewright.errors import BackendError
+from tilewright.runtime import processors
 
 POOL_WORDS = 72
-EPOCH, JOB, ARRIVED, GENERATION, PARKED, MUTEX, CONDITION = 0, 1, 8, 16, 24, 32, 48
+EPOCH, JOB, HOME, ARRIVED, GENERATION, PARKED, MUTEX, CONDITION = 0, 1, 2, 8, 16, 24, 32, 48
 FRAME_WORDS, LAUNCH_WORDS = 8, 4
 PARALLEL, BARRIER = 1, 2
-IDLE_SPINS = 2000  # some 50 to 100 us, then a worker waits on the condition
-BARRIER_SPINS = 2000  # then the processor is offered to others between looks
+SPINS = 100  # some 3 to 5 us; then the processor is offered to others between looks
+IDLE_LOOKS = 300  # some 50 to 100 us with these; then a worker waits on the condition
 
 _PAUSE = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
@@ -73,7 +79,7 @@ spin:
 wait:
   {pause}
   %n1 = add i64 %n, 1
-  %long = icmp ugt i64 %n, {BARRIER_SPINS}
+  %long = icmp ugt i64 %n, {SPINS}
   br i1 %long, label %yield, label %again
 yield:
   %y = call i32 @sched_yield()
@@ -174,6 +180,9 @@ alone:
 publish:
   %jp = getelementptr i64, ptr %pool, i64 {JOB}
   store ptr %frame, ptr %jp
+  %hp = getelementptr i64, ptr %pool, i64 {HOME}
+  %home = call i64 @processor()
+  store i64 %home, ptr %hp
   %old = load i64, ptr %pool
   %counter = lshr i64 %old, 16
   %counter1 = add i64 %counter, 1
@@ -199,6 +208,9 @@ work:
 
 define void @tilewright_worker(ptr %self) {{
 entry:
+  %set = alloca [16 x i64]
+  store [16 x i64] zeroinitializer, ptr %set
+  call void @processors(ptr %set)
   %pool = load ptr, ptr %self
   %np = getelementptr i64, ptr %self, i64 1
   %number = load i64, ptr %np
@@ -209,18 +221,22 @@ entry:
   %pp = getelementptr i64, ptr %pool, i64 {PARKED}
   br label %idle
 idle:
-  %seen = phi i64 [ %seen0, %entry ], [ %woken, %skip ], [ %woken, %take ]
+  %seen = phi i64 [ %seen0, %entry ], [ %woken, %skip ], [ %woken, %enter ]
   br label %spin
 spin:
-  %n = phi i64 [ 0, %idle ], [ %n1, %pause ]
+  %n = phi i64 [ 0, %idle ], [ %n1, %pause ], [ %n1, %offer ]
   %look = load atomic i64, ptr %pool acquire, align 8
   %new = icmp ne i64 %look, %seen
   br i1 %new, label %got, label %pause
 pause:
   {pause}
   %n1 = add i64 %n, 1
-  %long = icmp ugt i64 %n, {IDLE_SPINS}
-  br i1 %long, label %park, label %spin
+  %long = icmp ugt i64 %n, {SPINS}
+  br i1 %long, label %offer, label %spin
+offer:
+  %y = call i32 @sched_yield()
+  %over = icmp ugt i64 %n, {IDLE_LOOKS}
+  br i1 %over, label %park, label %spin
 park:
   %l = call i32 @pthread_mutex_lock(ptr %mutex)
   %p1 = atomicrmw add ptr %pp, i64 1 seq_cst
@@ -249,6 +265,15 @@ skip:
 take:
   %jp = getelementptr i64, ptr %pool, i64 {JOB}
   %frame = load ptr, ptr %jp
+  %hp = getelementptr i64, ptr %pool, i64 {HOME}
+  %home = load i64, ptr %hp
+  %here = call i64 @processor()
+  %same = icmp eq i64 %home, %here
+  br i1 %same, label %aside, label %enter
+aside:
+  call void @leave(i64 %home, ptr %set, i64 %workers)
+  br label %enter
+enter:
   call void @walk(ptr %frame, i64 %number, i64 %workers, ptr %pool)
   call void @meet(ptr %pool, i64 %workers)
   br label %idle
@@ -336,8 +361,8 @@ class Native:
     def _text() -> str:
         declaration, pause = _PAUSE.get(platform.machine(), ("", ""))
         words = {name: value for name, value in globals().items() if isinstance(value, int)}
-        return _TEXT.format(pause_declaration=declaration, pause=pause,
-                            clock=int(time.CLOCK_MONOTONIC), **words)
+        return processors.text() + _TEXT.format(
+            pause_declaration=declaration, pause=pause, clock=int(time.CLOCK_MONOTONIC), **words)
 
 
 class _Process:

@@ -77,6 +77,7 @@ class Final:
     ratio, low, high  the given schedule's time over its own, and the interval
     looks           comparisons all through the search
     overruled       their verdict, where they decided otherwise
+    used            whether it was in the user's process, on the program's memory
     """
 
     number: int
@@ -86,6 +87,7 @@ class Final:
     high: float
     looks: int = 0
     overruled: str = ""
+    used: bool = False
 
     def __str__(self) -> str:
         words = {"a": "faster than", "b": "slower than", "tie": "no different from"}
@@ -178,7 +180,8 @@ class Record:
             standings = ", ".join(f"{s.number} {s.ratio:.3f}" for s in self.heat)
             lines.append("last heat, times over the fastest's at up to "
                          f"{max(s.places for s in self.heat)} places: {standings}")
-        return lines + [f"last comparison: {final}" for final in self.finals]
+        return lines + [f"{'where it is used' if f.used else 'last comparison'}: {f}"
+                        for f in self.finals]
 
     def explain(self) -> str:
         """Tell round by round what was tried, each candidate's fate, and why the search stopped."""
