@@ -34,7 +34,8 @@ from tilewright.errors import BackendError
 from tilewright.runtime import processors
 
 POOL_WORDS = 72
-EPOCH, JOB, HOME, ARRIVED, GENERATION, PARKED, MUTEX, CONDITION = 0, 1, 2, 8, 16, 24, 32, 48
+EPOCH, JOB, HOME, PROCESSORS = 0, 1, 2, 3
+ARRIVED, GENERATION, PARKED, MUTEX, CONDITION = 8, 16, 24, 32, 48
 FRAME_WORDS, LAUNCH_WORDS = 8, 4
 PARALLEL, BARRIER = 1, 2
 SPINS = 100  # some 3 to 5 us; then the processor is offered to others between looks
@@ -208,8 +209,7 @@ work:
 
 define void @tilewright_worker(ptr %self) {{
 entry:
-  %set = alloca [16 x i64]
-  store [16 x i64] zeroinitializer, ptr %set
+  %set = alloca [128 x i8]
   call void @processors(ptr %set)
   %pool = load ptr, ptr %self
   %np = getelementptr i64, ptr %self, i64 1
@@ -269,9 +269,13 @@ take:
   %home = load i64, ptr %hp
   %here = call i64 @processor()
   %same = icmp eq i64 %home, %here
-  br i1 %same, label %aside, label %enter
+  %cp = getelementptr i64, ptr %pool, i64 {PROCESSORS}
+  %processors = load i64, ptr %cp
+  %fits = icmp ule i64 %workers, %processors
+  %moves = and i1 %same, %fits
+  br i1 %moves, label %aside, label %enter
 aside:
-  call void @leave(i64 %home, ptr %set, i64 %workers)
+  call void @leave(i64 %home, ptr %set)
   br label %enter
 enter:
   call void @walk(ptr %frame, i64 %number, i64 %workers, ptr %pool)

@@ -2,9 +2,7 @@
 
     processor()           the number of the one that this thread is on; -1 where it is not known
     processors(set)       fill in a set of 1024 bits: those that this thread may run on
-    leave(number, set, threads)
-                          let this thread run on the set without one of them, where it has one for
-                          each of so many threads
+    leave(number, set)    let this thread run on the set without one of them
 
 Elsewhere than on Linux nothing is known and nothing done.
 """
@@ -17,8 +15,8 @@ _LINUX = """
 declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
-declare <16 x i64> @llvm.ctpop.v16i64(<16 x i64>)
-declare i64 @llvm.vector.reduce.add.v16i64(<16 x i64>)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define internal i64 @processor() {
   %cpu = call i32 @sched_getcpu()
@@ -27,21 +25,17 @@ define internal i64 @processor() {
 }
 
 define internal void @processors(ptr %set) {
+  call void @llvm.memset.p0.i64(ptr %set, i8 0, i64 128, i1 false)
   %g = call i32 @sched_getaffinity(i32 0, i64 128, ptr %set)
   ret void
 }
 
-define internal void @leave(i64 %home, ptr %set, i64 %threads) {
+define internal void @leave(i64 %home, ptr %set) {
 entry:
-  %rest = alloca <16 x i64>
-  %mask = load <16 x i64>, ptr %set, align 8
-  store <16 x i64> %mask, ptr %rest
+  %rest = alloca [128 x i8]
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %set, i64 128, i1 false)
   %known = icmp ult i64 %home, 1024
-  %counts = call <16 x i64> @llvm.ctpop.v16i64(<16 x i64> %mask)
-  %count = call i64 @llvm.vector.reduce.add.v16i64(<16 x i64> %counts)
-  %enough = icmp uge i64 %count, %threads
-  %moves = and i1 %known, %enough
-  br i1 %moves, label %move, label %done
+  br i1 %known, label %move, label %done
 move:
   %n = lshr i64 %home, 6
   %shift = and i64 %home, 63
@@ -67,7 +61,7 @@ define internal void @processors(ptr %set) {
   ret void
 }
 
-define internal void @leave(i64 %home, ptr %set, i64 %threads) {
+define internal void @leave(i64 %home, ptr %set) {
   ret void
 }
 """

@@ -69,6 +69,8 @@ class WorkerPool:
         process = ctypes.CDLL(None)
         process.pthread_mutex_init(ctypes.c_void_p(address + 8 * words.MUTEX), None)
         process.pthread_cond_init(ctypes.c_void_p(address + 8 * words.CONDITION), None)
+        if hasattr(os, "sched_getaffinity"):
+            memory[words.PROCESSORS] = len(os.sched_getaffinity(0))
         self._memory, self.address = memory, address
         return memory
 
