@@ -1,7 +1,9 @@
 """jit: signatures, trees, run-time numbers, static arguments, writes, donation, nesting."""
 
 import collections
+import cProfile
 import dataclasses
+import sys
 import threading
 
 import numpy as np
@@ -315,3 +317,13 @@ def test_block_until_ready_inside_and_outside():
     assert tw.block_until_ready(tree) is tree
     f = tw.jit(lambda x: tw.block_until_ready(x + 1))
     assert f(tensor(1)).item() == 2
+
+
+def test_functions_are_traced_under_a_profiler():
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        assert int(tw.jit(lambda x: x + 1)(tw.asarray(1))) == 2
+        assert sys.getprofile() is profiler
+    finally:
+        profiler.disable()

@@ -200,7 +200,10 @@ class Trace:
                 try:
                     result = self.function(*given[0], **given[1])
                 finally:
-                    sys.setprofile(profile)
+                    if profile is None or callable(profile):
+                        sys.setprofile(profile)
+                    else:
+                        profile.enable()  # cProfile's, which is not a function
             self._check_arguments(given, structure, stand_ins)
             if (GENERATOR.count, id(GENERATOR._base)) != (generator[0], id(generator[1])):
                 raise TraceError(f"jit: cannot seed the global generator in {self.name} "
